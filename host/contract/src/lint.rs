@@ -1,0 +1,136 @@
+//! What a contract may say and had better not: each finding is a risk that a reviewer should see.
+
+use crate::contract::Contract;
+use crate::field::{Field, Role, Source};
+use crate::operation::{Dedupe, EffectClass, Operation};
+
+/// One finding.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lint {
+    /// Which kind, for filters and tests.
+    pub code: &'static str,
+    /// The key it is about.
+    pub place: String,
+    /// The risk, and what to do.
+    pub message: String,
+}
+
+/// Finds what is risky in a contract that is valid.
+pub fn lint(contract: &Contract) -> Vec<Lint> {
+    let mut found = Vec::new();
+    for operation in contract.operations.values() {
+        if operation.effect == EffectClass::Keyed {
+            keyed(operation, &mut found);
+        }
+        let used = contract
+            .tools
+            .values()
+            .any(|tool| tool.operations.contains(&operation.name));
+        let settles = contract
+            .operations
+            .values()
+            .filter_map(|o| o.settle.as_ref())
+            .any(|s| s.operation == operation.name);
+        if !used && !settles {
+            let message =
+                "no tool asks for this operation; remove it, or name it in a tool's operations";
+            found.push(note(
+                "unused-operation",
+                format!("operation.{}", operation.name),
+                message,
+            ));
+        }
+    }
+    found
+}
+
+fn note(code: &'static str, place: String, message: &str) -> Lint {
+    Lint {
+        code,
+        place,
+        message: message.to_owned(),
+    }
+}
+
+fn keyed(operation: &Operation, found: &mut Vec<Lint>) {
+    let place = |key: &str| format!("operation.{}{key}", operation.name);
+    let mut say = |code, key: &str, message| found.push(note(code, place(key), message));
+    match &operation.settle {
+        None => say(
+            "no-settle",
+            "",
+            "no settle rule: after a lost answer only a person can say whether it happened",
+        ),
+        Some(settle) if settle.absent_after.is_none() => {
+            say(
+                "no-absent-after",
+                ".settle",
+                "no absent-after: \"not found\" never becomes proof that nothing happened",
+            );
+        }
+        Some(_) => {}
+    }
+    if operation.reference.is_none() && operation.settle.is_some() {
+        say(
+            "no-reference",
+            "",
+            "no reference: candidates are matched by key parts, which another sender may have used too",
+        );
+    }
+    if operation.method == "GET" || operation.method == "HEAD" {
+        say(
+            "effect-by-get",
+            ".request",
+            "an effect by GET: caches and proxies may repeat it without asking",
+        );
+    }
+    if operation.provider.dedupe != Dedupe::None && operation.provider.window.is_none() {
+        say(
+            "no-dedupe-window",
+            ".provider",
+            "no dedupe-window: the host never sends again, because it cannot know how long the provider remembers",
+        );
+    }
+    if operation.provider.dedupe == Dedupe::Key {
+        say(
+            "dedupe-by-key-only",
+            ".provider",
+            "the provider does not compare bodies: a lost answer is not sent again",
+        );
+    }
+    for (i, field) in operation.fields.iter().enumerate() {
+        for (code, message) in field_lints(operation, field) {
+            found.push(note(code, place(&format!(".fields[{i}]")), message));
+        }
+    }
+}
+
+fn field_lints(operation: &Operation, field: &Field) -> Vec<(&'static str, &'static str)> {
+    let mut found = Vec::new();
+    let sourced = matches!(field.source, Source::Lookup { .. } | Source::Context(_));
+    match (field.role, &field.source) {
+        (Role::Key, Source::Argument(_)) => found.push((
+            "key-from-model",
+            "this key part is typed by the model: another spelling is another effect; resolve it from a lookup or the context",
+        )),
+        (Role::Bound, Source::Guest) => found.push((
+            "bound-without-source",
+            "the guest's word is all there is for this bound field; give it a source, or role = \"generated\"",
+        )),
+        _ => {}
+    }
+    if field.role == Role::Key && sourced && !field.normalize.is_empty() {
+        found.push((
+            "normalised-source",
+            "a normaliser on a resolved part states that the provider treats the merged values as one; is that so?",
+        ));
+    }
+    let irreversible_text = field.role == Role::Generated && field.max.is_none();
+    if irreversible_text && operation.irreversible() {
+        found.push((
+            "unbounded-text",
+            "generated text without \"max\" in an irreversible effect",
+        ));
+    }
+    found
+}

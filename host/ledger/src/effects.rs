@@ -1,0 +1,168 @@
+//! Effects on top of a ledger: only events that the state function allows are stored.
+
+use std::sync::Arc;
+
+use crate::{Append, Effect, Event, Expect, Illegal, Ledger, LedgerError, Record, Stored, StreamId, sha256, state};
+
+/// Why an event was not stored.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EffectsError {
+    /// The state function refuses it. Nothing was stored.
+    #[error(transparent)]
+    Illegal(#[from] Illegal),
+    /// The ledger did not store it, or nobody knows whether it did.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+}
+
+impl EffectsError {
+    /// Whether another writer was first: read the effect again and decide anew.
+    pub fn is_conflict(&self) -> bool {
+        matches!(self, EffectsError::Ledger(LedgerError::Conflict { .. }))
+    }
+}
+
+/// The effects of a ledger, by key.
+#[derive(Clone)]
+pub struct Effects {
+    /// Where they are stored.
+    pub ledger: Arc<dyn Ledger>,
+}
+
+impl Effects {
+    /// The effects of this ledger.
+    pub fn new(ledger: Arc<dyn Ledger>) -> Effects {
+        Effects { ledger }
+    }
+
+    /// The effect with this key, folded from its events; `None` if there never was one.
+    ///
+    /// # Errors
+    /// `Damaged` when its stored events could not have happened.
+    pub async fn get(&self, key: [u8; 32]) -> Result<Option<Effect>, LedgerError> {
+        fold_records(&self.history(key).await?)
+    }
+
+    /// Its records, in order.
+    ///
+    /// # Errors
+    /// Those of [`Ledger::read`].
+    pub async fn history(&self, key: [u8; 32]) -> Result<Vec<Record>, LedgerError> {
+        self.ledger.read(StreamId::effect(key)).await
+    }
+
+    /// Stores an event of the effect at `expected_version`, and `also` other appends in the same
+    /// commit. Returns the effect after it, when it is durable.
+    ///
+    /// # Errors
+    /// `Illegal`: the state function refuses the event. `Conflict`: the effect is at another version.
+    /// Otherwise those of [`Ledger::append`].
+    pub async fn append(
+        &self,
+        key: [u8; 32],
+        expected_version: u64,
+        event: Event,
+        also: Vec<Append>,
+    ) -> Result<Effect, EffectsError> {
+        let current = self.get(key).await?;
+        let found = current.as_ref().map_or(0, |effect| effect.version);
+        if found != expected_version {
+            let stream = StreamId::effect(key);
+            let expected = Expect::Version(expected_version);
+            return Err(LedgerError::Conflict { stream, expected, found }.into());
+        }
+        self.advance(key, current.as_ref(), event, also).await
+    }
+
+    /// As [`Effects::append`], for a caller that holds the effect as last read.
+    ///
+    /// # Errors
+    /// Those of [`Effects::append`].
+    pub async fn advance(
+        &self,
+        key: [u8; 32],
+        current: Option<&Effect>,
+        event: Event,
+        also: Vec<Append>,
+    ) -> Result<Effect, EffectsError> {
+        let (append, effect) = step(key, current, event)?;
+        let mut batch = vec![append];
+        batch.extend(also);
+        self.ledger.append(batch).await?;
+        Ok(effect)
+    }
+
+    /// The raw answer of an attempt: its evidence and what came after, verified against the digest
+    /// it was stored with. For an attempt that has not ended, what has arrived so far.
+    ///
+    /// # Errors
+    /// `Damaged` when the parts do not make the answer that was stored; `Gone` after retention.
+    pub async fn raw_answer(&self, key: [u8; 32], attempt: [u8; 16]) -> Result<Vec<u8>, LedgerError> {
+        let mut parts: Vec<(u64, &Stored)> = Vec::new();
+        let mut whole: Option<(&Stored, u64, [u8; 32])> = None;
+        let history = self.history(key).await?;
+        for record in &history {
+            match &record.event {
+                Event::Evidence { attempt: id, offset, bytes, .. } if *id == attempt => parts.push((*offset, bytes)),
+                Event::Responded { attempt: id, head_and_tail, total, digest, .. } if *id == attempt => {
+                    whole = Some((head_and_tail, *total, *digest));
+                }
+                _ => {}
+            }
+        }
+        parts.sort_by_key(|(offset, _)| *offset);
+        let mut answer = Vec::new();
+        for (offset, bytes) in parts {
+            self.join(&mut answer, Some(offset), bytes).await?;
+        }
+        if let Some((tail, total, digest)) = whole {
+            self.join(&mut answer, None, tail).await?;
+            if answer.len() as u64 != total || sha256(&answer) != digest {
+                return Err(LedgerError::damaged("the parts of a raw answer do not make the whole"));
+            }
+        }
+        Ok(answer)
+    }
+
+    async fn join(&self, answer: &mut Vec<u8>, offset: Option<u64>, part: &Stored) -> Result<(), LedgerError> {
+        if offset.is_some_and(|offset| offset != answer.len() as u64) {
+            return Err(LedgerError::damaged("a part of a raw answer is missing"));
+        }
+        answer.extend(self.ledger.load(part).await?);
+        Ok(())
+    }
+}
+
+/// The append of an event to an effect as last read, and the effect after it: for a caller that
+/// builds a batch over several effects itself.
+///
+/// # Errors
+/// [`Illegal`] when the state function refuses the event.
+pub fn step(key: [u8; 32], current: Option<&Effect>, event: Event) -> Result<(Append, Effect), Illegal> {
+    let effect = state::next(current, &event)?;
+    let append = Append {
+        stream: StreamId::effect(key),
+        expect: Expect::Version(current.map_or(0, |effect| effect.version)),
+        state: Some(effect.state),
+        marks_head: matches!(event, Event::Dispatched(_)),
+        event,
+    };
+    Ok((append, effect))
+}
+
+/// Folds the records of one effect.
+///
+/// # Errors
+/// `Damaged` when they could not have happened in this order.
+pub fn fold_records(records: &[Record]) -> Result<Option<Effect>, LedgerError> {
+    let effect = state::fold(records.iter().map(|record| &record.event));
+    let mut effect = effect.map_err(|illegal| {
+        let stream = records.first().map(|record| record.stream.to_string()).unwrap_or_default();
+        LedgerError::damaged(format!("the stored history of {stream} is impossible: {illegal}"))
+    })?;
+    // A pruned stream goes on counting where its dropped records ended.
+    if let (Some(effect), Some(last)) = (&mut effect, records.last()) {
+        effect.version = last.version;
+    }
+    Ok(effect)
+}

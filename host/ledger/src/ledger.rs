@@ -1,0 +1,148 @@
+//! The trait that every back end implements, and opening one by its URL.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use crate::{Append, LedgerError, Record, StateTag, Stored, StreamId, memory::MemoryLedger, redb::RedbLedger};
+
+/// Most records or ids that one call returns, so that no read holds a snapshot for long.
+pub const PAGE_MAX: usize = 1_000;
+
+/// Stored bytes longer than this are kept outside the record.
+pub const INLINE_BYTES_MAX: usize = 16 * 1024;
+
+/// An append-only store of hash-chained streams. It stores what [`crate::state`] decides and
+/// decides nothing itself beyond the conditions stated in [`crate::Expect`].
+#[async_trait]
+pub trait Ledger: Send + Sync {
+    /// Stores the whole batch or none of it, and returns the new version of each item's stream only
+    /// when it is durable. Batches of different callers may share a commit; a refused one never
+    /// fails another. Dropping the future does not take the append back.
+    ///
+    /// # Errors
+    /// `Conflict` and `Condition`: refused, nothing stored. `Unavailable` and `Full`: the outcome is
+    /// not known; read the streams again.
+    async fn append(&self, batch: Vec<Append>) -> Result<Vec<u64>, LedgerError>;
+
+    /// Every record of a stream in order, each verified against its digest and its predecessor.
+    /// Empty when the stream does not exist.
+    async fn read(&self, stream: StreamId) -> Result<Vec<Record>, LedgerError>;
+
+    /// Records of all streams with `seq >= from_seq`, in order, at most `limit` (and [`PAGE_MAX`]).
+    async fn scan(&self, from_seq: u64, limit: usize) -> Result<Vec<Record>, LedgerError>;
+
+    /// Streams last appended with this state, in order, after `after`, at most `limit` (and [`PAGE_MAX`]).
+    async fn list(
+        &self,
+        state: StateTag,
+        after: Option<StreamId>,
+        limit: usize,
+    ) -> Result<Vec<StreamId>, LedgerError>;
+
+    /// Stored bytes, wherever they are kept, verified against their digest.
+    async fn load(&self, bytes: &Stored) -> Result<Vec<u8>, LedgerError>;
+
+    /// Who and where this ledger is.
+    fn identity(&self) -> LedgerIdentity;
+}
+
+/// What a handle may do with its ledger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// It commits itself.
+    Owner,
+    /// It hands its appends to the process that owns the ledger.
+    Client,
+    /// It reads only.
+    Reader,
+}
+
+/// Who and where a ledger is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LedgerIdentity {
+    /// Drawn when the ledger was created.
+    #[serde(with = "serde_bytes")]
+    pub id: [u8; 16],
+    /// Format of the stored ledger.
+    pub format: u32,
+    /// The URL that opens it.
+    pub url: String,
+    /// What this handle may do.
+    pub role: Role,
+}
+
+impl LedgerIdentity {
+    /// The path of a ledger that is a file.
+    pub fn path(&self) -> Option<PathBuf> {
+        self.url.strip_prefix("redb:").map(PathBuf::from)
+    }
+}
+
+/// Opens an existing ledger: `redb:PATH`, or `memory:` (always new).
+///
+/// # Errors
+/// `Missing`, `Empty`, `Foreign`, `Newer`, `Behind`, `Sealed`, `Damaged`, each meaning what it says;
+/// `Invalid` for a URL of no known kind.
+pub async fn open(url: &str) -> Result<Arc<dyn Ledger>, LedgerError> {
+    match parse(url)? {
+        Place::Memory => Ok(Arc::new(MemoryLedger::new())),
+        Place::Redb(path) => Ok(Arc::new(blocking(move || RedbLedger::open(&path)).await?)),
+    }
+}
+
+/// Creates a ledger, the only way one comes into being, and opens it.
+///
+/// # Errors
+/// `Exists` when anything is there already; `Invalid` for a URL of no known kind.
+pub async fn init(url: &str) -> Result<Arc<dyn Ledger>, LedgerError> {
+    match parse(url)? {
+        Place::Memory => Ok(Arc::new(MemoryLedger::new())),
+        Place::Redb(path) => Ok(Arc::new(blocking(move || RedbLedger::init(&path, now_ms())).await?)),
+    }
+}
+
+/// Opens a ledger for reading only, even one that refuses effects (behind its marker, sealed).
+///
+/// # Errors
+/// Those of [`open`], when it cannot be read at all.
+pub async fn open_for_reading(url: &str) -> Result<Arc<dyn Ledger>, LedgerError> {
+    match parse(url)? {
+        Place::Memory => Ok(Arc::new(MemoryLedger::new())),
+        Place::Redb(path) => Ok(Arc::new(blocking(move || RedbLedger::open_for_reading(&path)).await?)),
+    }
+}
+
+enum Place {
+    Memory,
+    Redb(PathBuf),
+}
+
+fn parse(url: &str) -> Result<Place, LedgerError> {
+    match url.split_once(':') {
+        Some(("redb", path)) if !path.is_empty() => Ok(Place::Redb(PathBuf::from(path))),
+        Some(("memory", "")) => Ok(Place::Memory),
+        _ => Err(LedgerError::Invalid {
+            why: format!("{url:?} is not a ledger URL; use redb:PATH or memory:"),
+        }),
+    }
+}
+
+/// Opening may repair a file for a second or wait for another process: never on an async thread.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, LedgerError> + Send + 'static,
+) -> Result<T, LedgerError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(error) => Err(LedgerError::unavailable(format!("opening it was interrupted: {error}"))),
+    }
+}
+
+/// The stamp of `LedgerCreated` where the caller gave none. Nothing is decided by it.
+fn now_ms() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}

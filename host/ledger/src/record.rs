@@ -1,0 +1,231 @@
+//! The stored form of a record, and its digest.
+//!
+//! The digest covers stream, version, the previous digest and the event with its large bytes replaced
+//! by their digests, so that bytes can move or be dropped without breaking a chain. A guard over the
+//! whole stored value catches what the digest does not cover: where the record and its bytes lie.
+
+use crate::{Event, LedgerError, Record, Stored, StreamId, hex, sha256};
+
+/// Version of the record's layout and of the event's encoding, one byte in front of each.
+const LAYOUT: u8 = 1;
+const EVENT_FORMAT: u8 = 1;
+const DOMAIN: &[u8] = b"oncegate record 1";
+const GUARD_BYTES: usize = 8;
+/// From this size on redb rounds values up to powers of two: one at it would take twice its size.
+const ROUNDED_FROM_BYTES: usize = 1024;
+
+/// Where large bytes of an event are: its place among [`Event::stored_mut`], segment and offset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Location {
+    pub(crate) place: u16,
+    pub(crate) file: u64,
+    pub(crate) offset: u64,
+}
+
+/// Large bytes taken out of an event, still to be kept somewhere.
+#[derive(Clone, Debug)]
+pub(crate) struct Large {
+    pub(crate) place: u16,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// An event encoded without its large bytes.
+pub(crate) struct Sealed {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) large: Vec<Large>,
+    pub(crate) kept: Vec<Location>,
+}
+
+/// Takes bytes longer than `inline_max` out of the event and encodes the rest.
+pub(crate) fn seal(event: &Event, inline_max: usize) -> Result<Sealed, LedgerError> {
+    let mut event = event.clone();
+    let mut large = Vec::new();
+    let mut kept = Vec::new();
+    for (place, stored) in event.stored_mut().into_iter().enumerate() {
+        let place = u16::try_from(place)
+            .map_err(|_| LedgerError::Invalid { why: "an event with so many lookups".to_owned() })?;
+        match std::mem::take(stored) {
+            Stored::Inline(bytes) if bytes.len() > inline_max => {
+                *stored = Stored::Gone { len: bytes.len() as u64, digest: sha256(&bytes) };
+                large.push(Large { place, bytes });
+            }
+            Stored::Segment { file, offset, len, digest } => {
+                *stored = Stored::Gone { len, digest };
+                kept.push(Location { place, file, offset });
+            }
+            other => *stored = other,
+        }
+    }
+    let mut bytes = vec![EVENT_FORMAT];
+    ciborium::into_writer(&event, &mut bytes)
+        .map_err(|error| LedgerError::Invalid { why: format!("the event cannot be encoded: {error}") })?;
+    Ok(Sealed { bytes, large, kept })
+}
+
+/// The inverse of [`seal`], given where the large bytes are.
+pub(crate) fn unseal(bytes: &[u8], locations: &[Location]) -> Result<Event, LedgerError> {
+    let newer = |why: String| LedgerError::Newer { at: "record".to_owned(), why };
+    let body = match bytes.split_first() {
+        Some((&EVENT_FORMAT, body)) => body,
+        Some((format, _)) => return Err(newer(format!("an event has format {format}"))),
+        None => return Err(LedgerError::damaged("an event has no bytes")),
+    };
+    // The digest was right, so an event that cannot be read was written by someone who knows more.
+    let mut event: Event =
+        ciborium::from_reader(body).map_err(|error| newer(format!("an event cannot be read: {error}")))?;
+    let mut places = event.stored_mut();
+    for location in locations {
+        let Some(stored) = places.get_mut(usize::from(location.place)) else {
+            return Err(LedgerError::damaged("a record says where bytes lie that it does not have"));
+        };
+        if let Stored::Gone { len, digest } = **stored {
+            **stored = Stored::Segment { file: location.file, offset: location.offset, len, digest };
+        }
+    }
+    Ok(event)
+}
+
+/// The digest that chains a record to the one before it.
+pub(crate) fn digest(stream: StreamId, version: u64, previous: &[u8; 32], event: &[u8]) -> [u8; 32] {
+    use sha2::Digest;
+    let mut hash = sha2::Sha256::new();
+    hash.update(DOMAIN);
+    hash.update(stream.to_bytes());
+    hash.update(version.to_be_bytes());
+    hash.update(previous);
+    hash.update(event);
+    hash.finalize().into()
+}
+
+/// The first bytes of SHA-256: enough against accidents, which is all it is for.
+pub(crate) fn guard(bytes: &[u8]) -> [u8; GUARD_BYTES] {
+    let digest = sha256(bytes);
+    std::array::from_fn(|index| digest[index])
+}
+
+/// Splits off and checks the guard.
+pub(crate) fn guarded<'a>(what: &str, bytes: &'a [u8]) -> Result<&'a [u8], LedgerError> {
+    let split = bytes.len().checked_sub(GUARD_BYTES).map(|at| bytes.split_at(at));
+    match split {
+        Some((body, end)) if guard(body) == end => Ok(body),
+        _ => Err(LedgerError::damaged(format!("{what} does not match its checksum"))),
+    }
+}
+
+/// A record as a back end stores it.
+pub(crate) struct Row {
+    pub(crate) seq: u64,
+    pub(crate) previous_seq: u64,
+    pub(crate) stream: StreamId,
+    pub(crate) version: u64,
+    pub(crate) previous: [u8; 32],
+    pub(crate) digest: [u8; 32],
+    /// Given by another process, so that it can ask later whether its append was stored.
+    pub(crate) nonce: Option<[u8; 16]>,
+    pub(crate) locations: Vec<Location>,
+    pub(crate) event: Vec<u8>,
+}
+
+impl Row {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut to = Vec::with_capacity(192 + self.event.len());
+        to.push(LAYOUT);
+        to.extend(self.seq.to_be_bytes());
+        to.extend(self.previous_seq.to_be_bytes());
+        to.extend(self.stream.to_bytes());
+        to.extend(self.version.to_be_bytes());
+        to.extend(self.previous);
+        to.extend(self.digest);
+        to.push(u8::from(self.nonce.is_some()));
+        to.extend(self.nonce.iter().flatten());
+        to.extend((self.locations.len() as u16).to_be_bytes());
+        for location in &self.locations {
+            to.extend(location.place.to_be_bytes());
+            to.extend(location.file.to_be_bytes());
+            to.extend(location.offset.to_be_bytes());
+        }
+        to.extend((self.event.len() as u64).to_be_bytes());
+        to.extend(&self.event);
+        let total = to.len() + GUARD_BYTES;
+        if total >= ROUNDED_FROM_BYTES && total.is_power_of_two() {
+            to.push(0);
+        }
+        let end = guard(&to);
+        to.extend(end);
+        to
+    }
+
+    /// Reads and verifies a stored record that is expected at `seq`.
+    pub(crate) fn decode(seq: u64, stored: &[u8]) -> Result<Row, LedgerError> {
+        let body = guarded(&format!("record {seq}"), stored)?;
+        let mut from = Reader(body);
+        let layout = from.array::<1>()?[0];
+        if layout != LAYOUT {
+            return Err(LedgerError::Newer { at: format!("record {seq}"), why: format!("its layout is {layout}") });
+        }
+        let found = u64::from_be_bytes(from.array()?);
+        let previous_seq = u64::from_be_bytes(from.array()?);
+        let stream = StreamId::from_bytes(&from.array::<33>()?)
+            .ok_or_else(|| LedgerError::Newer { at: format!("record {seq}"), why: "its kind of stream".to_owned() })?;
+        let version = u64::from_be_bytes(from.array()?);
+        let previous = from.array()?;
+        let digest = from.array()?;
+        let nonce = if from.array::<1>()?[0] == 1 { Some(from.array()?) } else { None };
+        let count = u16::from_be_bytes(from.array()?);
+        let mut locations = Vec::with_capacity(usize::from(count));
+        for _ in 0..count {
+            locations.push(Location {
+                place: u16::from_be_bytes(from.array()?),
+                file: u64::from_be_bytes(from.array()?),
+                offset: u64::from_be_bytes(from.array()?),
+            });
+        }
+        let length = u64::from_be_bytes(from.array()?);
+        let event = from.take(usize::try_from(length).unwrap_or(usize::MAX))?.to_vec();
+        let row = Row { seq: found, previous_seq, stream, version, previous, digest, nonce, locations, event };
+        row.verify(seq)?;
+        Ok(row)
+    }
+
+    fn verify(&self, seq: u64) -> Result<(), LedgerError> {
+        if self.seq != seq {
+            return Err(LedgerError::damaged(format!("record {} is stored in the place of {seq}", self.seq)));
+        }
+        if digest(self.stream, self.version, &self.previous, &self.event) != self.digest {
+            return Err(LedgerError::damaged(format!("record {seq} does not match its digest {}", hex(&self.digest))));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn into_record(self) -> Result<Record, LedgerError> {
+        let event = unseal(&self.event, &self.locations)?;
+        Ok(Record {
+            seq: self.seq,
+            stream: self.stream,
+            version: self.version,
+            event,
+            digest: self.digest,
+            previous: self.previous,
+        })
+    }
+}
+
+/// Reads fixed fields off the front of a slice.
+pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
+
+impl<'a> Reader<'a> {
+    pub(crate) fn take(&mut self, length: usize) -> Result<&'a [u8], LedgerError> {
+        let (front, rest) = self
+            .0
+            .split_at_checked(length)
+            .ok_or_else(|| LedgerError::damaged("a stored value is shorter than it says"))?;
+        self.0 = rest;
+        Ok(front)
+    }
+
+    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], LedgerError> {
+        let mut array = [0; N];
+        array.copy_from_slice(self.take(N)?);
+        Ok(array)
+    }
+}

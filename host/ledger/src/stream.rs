@@ -1,0 +1,177 @@
+//! Streams, records and appends: what a ledger is made of.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Event, StateTag};
+
+/// What a stream is about. The codes are part of the stored format and never change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[repr(u8)]
+pub enum StreamKind {
+    /// The ledger itself: created, trusted, sealed.
+    Ledger = 1,
+    /// One effect, by its key.
+    Effect = 2,
+    /// A permit's balance.
+    Permit = 3,
+    /// A frozen plan.
+    Plan = 4,
+    /// An exclusive claim.
+    Claim = 5,
+    /// A contract's text, by its digest.
+    Contract = 6,
+    /// The recipe in force for an owner and action.
+    Recipe = 7,
+    /// An account bound to an endpoint.
+    Account = 8,
+    /// A lookup request, and the effects whose keys it resolved.
+    Lookup = 9,
+    /// A changing value pinned at its first resolution.
+    Pin = 10,
+    /// Ordinals taken in a scope.
+    Sequence = 11,
+    /// A host incarnation.
+    Host = 12,
+}
+
+impl StreamKind {
+    /// Every kind, in the order of the codes.
+    pub const ALL: [StreamKind; 12] = [
+        StreamKind::Ledger,
+        StreamKind::Effect,
+        StreamKind::Permit,
+        StreamKind::Plan,
+        StreamKind::Claim,
+        StreamKind::Contract,
+        StreamKind::Recipe,
+        StreamKind::Account,
+        StreamKind::Lookup,
+        StreamKind::Pin,
+        StreamKind::Sequence,
+        StreamKind::Host,
+    ];
+
+    /// The stored code.
+    pub fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// The kind with this stored code.
+    pub fn from_code(code: u8) -> Option<StreamKind> {
+        StreamKind::ALL.into_iter().find(|kind| kind.code() == code)
+    }
+}
+
+/// Names one stream.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct StreamId {
+    /// What it is about.
+    pub kind: StreamKind,
+    /// Which one: a digest, so that names from outside never shape a stored key.
+    #[serde(with = "serde_bytes")]
+    pub id: [u8; 32],
+}
+
+impl StreamId {
+    /// The stream of an effect.
+    pub fn effect(key: [u8; 32]) -> StreamId {
+        StreamId { kind: StreamKind::Effect, id: key }
+    }
+
+    /// The stream of the ledger itself.
+    pub fn ledger() -> StreamId {
+        StreamId { kind: StreamKind::Ledger, id: [0; 32] }
+    }
+
+    /// The stream of a host incarnation.
+    pub fn host(id: [u8; 16]) -> StreamId {
+        let mut padded = [0; 32];
+        padded[..16].copy_from_slice(&id);
+        StreamId { kind: StreamKind::Host, id: padded }
+    }
+
+    /// The stored key: the kind's code, then the id.
+    pub fn to_bytes(self) -> [u8; 33] {
+        let mut bytes = [0; 33];
+        bytes[0] = self.kind.code();
+        bytes[1..].copy_from_slice(&self.id);
+        bytes
+    }
+
+    /// Reads a stored key.
+    pub fn from_bytes(bytes: &[u8]) -> Option<StreamId> {
+        let (code, id) = bytes.split_first()?;
+        Some(StreamId { kind: StreamKind::from_code(*code)?, id: id.try_into().ok()? })
+    }
+}
+
+impl std::fmt::Display for StreamId {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(to, "{:?} {}", self.kind, crate::hex(&self.id))
+    }
+}
+
+impl std::fmt::Debug for StreamId {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, to)
+    }
+}
+
+/// What must be true of a stream for an append to be accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Expect {
+    /// The stream is at this version; 0 means that it must not exist.
+    Version(u64),
+    /// Nothing. Concurrent writers are put in some order.
+    Any,
+    /// The stream's balance (of a permit) is at least this much.
+    Remaining {
+        /// How much must be left.
+        at_least: u64,
+    },
+}
+
+/// One event to add to one stream. Items of a batch are accepted or refused together; several may
+/// name the same stream, each then expects the version that the one before it leaves.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Append {
+    /// Where to.
+    pub stream: StreamId,
+    /// Under which condition.
+    pub expect: Expect,
+    /// What happened.
+    pub event: Event,
+    /// What [`crate::Ledger::list`] finds the stream under afterwards; `None` leaves it as it was.
+    pub state: Option<StateTag>,
+    /// The mark outside the ledger must be moved before the append returns: for dispatches, whose
+    /// loss together with a rolled-back ledger would be a second effect.
+    pub marks_head: bool,
+}
+
+impl Append {
+    /// An append that neither lists nor marks.
+    pub fn new(stream: StreamId, expect: Expect, event: Event) -> Append {
+        Append { stream, expect, event, state: None, marks_head: false }
+    }
+}
+
+/// One stored event.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// Its place in the ledger: rises, and may have gaps.
+    pub seq: u64,
+    /// The stream it belongs to.
+    pub stream: StreamId,
+    /// Its place in the stream, from 1.
+    pub version: u64,
+    /// What happened.
+    pub event: Event,
+    /// Digest over stream, version, previous digest and event. Where large bytes are kept is not in it.
+    #[serde(with = "serde_bytes")]
+    pub digest: [u8; 32],
+    /// The digest of the record before it in the stream; zeros at version 1.
+    #[serde(with = "serde_bytes")]
+    pub previous: [u8; 32],
+}

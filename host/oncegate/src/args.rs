@@ -1,0 +1,189 @@
+//! The command line, as plain data.
+
+use std::path::PathBuf;
+
+use clap::{Args as ClapArgs, Parser, Subcommand};
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  done, already done, or ok
+  1  failed, or an error
+  2  wrong command line
+  3  refused
+  4  pending
+  5  the component can do more than the old one
+  6  the ledger is damaged
+
+Files:
+  $ONCEGATE_HOME, or the platform's data directory + /oncegate, holds ledger.redb, policy.toml and
+  the cache of compiled components.";
+
+/// Runs an agent's tools as WebAssembly components whose effects happen once.
+#[derive(Debug, Parser)]
+#[command(name = "oncegate", version, after_long_help = EXIT_CODES)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Options of every command.
+#[derive(Debug, Clone, ClapArgs)]
+pub(crate) struct Global {
+    /// The ledger, `redb:PATH` [default: redb:$ONCEGATE_HOME/ledger.redb]
+    #[arg(long, global = true, value_name = "URL")]
+    pub(crate) ledger: Option<String>,
+    /// The policy [default: $ONCEGATE_HOME/policy.toml]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) policy: Option<PathBuf>,
+    /// Print JSON for machines
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Say what happens on stderr; twice for more
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub(crate) verbose: u8,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Call a tool once
+    Call(Call),
+    /// Print all that a component could ever do, without running it
+    Inspect(Inspect),
+    /// Embed a contract and WIT text in a component
+    Pack(Pack),
+    /// Check a contract, and whether it fits a component
+    Check(Check),
+    /// Make, check or explain a policy
+    Policy(Policy),
+    /// Look after the ledger of effects
+    Ledger(Ledger),
+    /// Say what would stop an effect: ledger, policy, credentials, clock, disk
+    Doctor,
+    /// Print completions for a shell
+    Completions {
+        /// Which shell
+        shell: clap_complete::Shell,
+    },
+    /// Write man pages
+    Man {
+        /// Folder to write them to
+        directory: PathBuf,
+    },
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Example:\n  oncegate call refunds.wasm issue-refund --context tenant=acme \\\n    --args '{\"return_id\": \"R-1001\", \"amount\": 4200, \"reason\": \"broken\"}'")]
+pub(crate) struct Call {
+    /// The component
+    pub(crate) component: PathBuf,
+    /// The tool
+    pub(crate) tool: String,
+    /// Its arguments: a JSON object, or @FILE with one
+    #[arg(long, value_name = "JSON|@FILE", default_value = "{}")]
+    pub(crate) args: String,
+    /// A fact from the orchestrator: tenant, trigger, run, sequence, plan, permit or parent
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub(crate) context: Vec<String>,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples:\n  oncegate inspect refunds.wasm\n  oncegate inspect new.wasm --against old.wasm   # exit 5 if it can do more")]
+pub(crate) struct Inspect {
+    /// The component
+    pub(crate) component: PathBuf,
+    /// An older version to compare with
+    #[arg(long, value_name = "OLD")]
+    pub(crate) against: Option<PathBuf>,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Example:\n  oncegate pack tool.wasm --contract contract.toml --wit wit -o packed.wasm")]
+pub(crate) struct Pack {
+    /// The component, without a contract
+    pub(crate) component: PathBuf,
+    /// The contract
+    #[arg(long, value_name = "FILE")]
+    pub(crate) contract: PathBuf,
+    /// The tool's own WIT: a file, or a folder with one .wit file
+    #[arg(long, value_name = "DIR")]
+    pub(crate) wit: PathBuf,
+    /// Where to write the result
+    #[arg(short, long, value_name = "OUT")]
+    pub(crate) output: PathBuf,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples:\n  oncegate check contract.toml\n  oncegate check contract.toml tool.wasm")]
+pub(crate) struct Check {
+    /// The contract, or a component that has one
+    pub(crate) file: PathBuf,
+    /// A component that the contract has to fit
+    pub(crate) component: Option<PathBuf>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Policy {
+    #[command(subcommand)]
+    pub(crate) command: PolicyCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PolicyCommand {
+    /// Write a minimal policy for a component, all of it commented out and explained
+    Init {
+        /// The component
+        component: PathBuf,
+        /// Write here instead of to the terminal; an existing file is kept
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+    /// Check the policy file
+    Check,
+    /// Say what the policy decides for an operation, and by which line
+    Explain {
+        /// The component
+        component: PathBuf,
+        /// The operation
+        operation: String,
+        /// For which tenant
+        #[arg(long)]
+        tenant: Option<String>,
+    },
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Ledger {
+    #[command(subcommand)]
+    pub(crate) command: LedgerCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LedgerCommand {
+    /// Create the ledger; the only way one comes into being
+    Init,
+    /// List effects
+    List {
+        /// Only those in this state
+        #[arg(long)]
+        state: Option<String>,
+        /// At most so many
+        #[arg(long, default_value_t = 100)]
+        limit: usize,
+    },
+    /// Show one effect with its history
+    Show {
+        /// The key, or its first digits
+        key: String,
+    },
+    /// Find out what is unknown: lost senders, stored answers, settle lookups
+    Reconcile {
+        /// Only this key, or its first digits
+        key: Option<String>,
+    },
+    /// Check every record, chain and history
+    Verify,
+    /// Print all records as JSON lines
+    Export,
+}

@@ -1,0 +1,11 @@
+//! One file per command.
+
+pub(crate) mod call;
+pub(crate) mod check;
+pub(crate) mod completions;
+pub(crate) mod doctor;
+pub(crate) mod inspect;
+pub(crate) mod ledger;
+pub(crate) mod man;
+pub(crate) mod pack;
+pub(crate) mod policy;

@@ -1,0 +1,103 @@
+//! `oncegate call`: one call of one tool.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use anyhow::{Context, bail};
+use oncegate_sandbox::outcome::Outcome;
+use oncegate_sandbox::{CONTEXT_NAMES, CallRequest, DRAIN_MAX, Sandbox};
+
+use crate::args::Call;
+use crate::exit::Exit;
+use crate::home::Home;
+use crate::print;
+
+/// Bytes of arguments that are read; tools take identifiers and text, not files.
+const ARGUMENTS_BYTES_MAX: u64 = 8 << 20;
+
+pub(crate) async fn run(home: &Home, args: Call) -> anyhow::Result<Exit> {
+    let request = CallRequest { arguments: arguments(&args.args)?, context: context(&args.context)?, tool: args.tool };
+    let sandbox = home.sandbox().await?;
+    let component = sandbox.load(&args.component)?;
+    let outcome = tokio::select! {
+        outcome = sandbox.call(&component, request) => outcome,
+        () = stopped() => {
+            sandbox.close();
+            finish(&sandbox).await;
+            bail!("stopped; what had been sent is stored, call again with the same arguments");
+        }
+    };
+    print(home, &outcome)?;
+    // What was dispatched is stored before the process ends; whoever reads the output need not wait.
+    close_stdout();
+    tokio::select! {
+        () = finish(&sandbox) => {}
+        () = stopped() => {
+            sandbox.close();
+            finish(&sandbox).await;
+        }
+    }
+    Ok(outcome.status.into())
+}
+
+fn print(home: &Home, outcome: &Outcome) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(print::json(outcome, home.json())?.as_bytes())?;
+    out.flush().context("the outcome cannot be printed")
+}
+
+async fn finish(sandbox: &Sandbox) {
+    if tokio::time::timeout(DRAIN_MAX, sandbox.drain()).await.is_err() {
+        tracing::error!("something that was dispatched did not end in time; its effect is unknown until it is settled");
+    }
+}
+
+/// Interrupt or termination.
+async fn stopped() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate())) else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+}
+
+fn close_stdout() {
+    if let Ok(null) = std::fs::OpenOptions::new().write(true).open("/dev/null") {
+        // A reader then sees the end of the output.
+        let _ = rustix::stdio::dup2_stdout(&null);
+    }
+}
+
+fn arguments(text: &str) -> anyhow::Result<serde_json::Value> {
+    let json = match text.strip_prefix('@') {
+        Some(file) => read_arguments(file)?,
+        None => text.to_owned(),
+    };
+    serde_json::from_str(&json).context("--args is not a JSON document")
+}
+
+fn read_arguments(file: &str) -> anyhow::Result<String> {
+    let unreadable = || format!("the arguments in {file} cannot be read");
+    let bytes = std::fs::metadata(file).with_context(unreadable)?.len();
+    if bytes > ARGUMENTS_BYTES_MAX {
+        bail!("the arguments in {file} have {bytes} bytes; at most {ARGUMENTS_BYTES_MAX} are read");
+    }
+    std::fs::read_to_string(file).with_context(unreadable)
+}
+
+fn context(facts: &[String]) -> anyhow::Result<BTreeMap<String, String>> {
+    let mut context = BTreeMap::new();
+    for fact in facts {
+        let Some((name, value)) = fact.split_once('=') else { bail!("--context {fact}: write it as NAME=VALUE") };
+        if !CONTEXT_NAMES.contains(&name) {
+            bail!("--context {name}: there is no such fact; the facts are {}", CONTEXT_NAMES.join(", "));
+        }
+        if context.insert(name.to_owned(), value.to_owned()).is_some() {
+            bail!("--context {name} is given twice");
+        }
+    }
+    Ok(context)
+}

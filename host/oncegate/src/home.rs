@@ -1,0 +1,101 @@
+//! Where the program's files are, and opening them.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use oncegate_ledger::Ledger;
+use oncegate_sandbox::policy::Policy;
+use oncegate_sandbox::{Options, Sandbox};
+
+use crate::args::Global;
+
+/// The data directory and the global options.
+pub(crate) struct Home {
+    directory: PathBuf,
+    global: Global,
+}
+
+impl Home {
+    pub(crate) fn new(global: Global) -> anyhow::Result<Self> {
+        Ok(Self { directory: directory()?, global })
+    }
+
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    pub(crate) fn json(&self) -> bool {
+        self.global.json
+    }
+
+    pub(crate) fn ledger_url(&self) -> String {
+        let default = || format!("redb:{}", self.directory.join("ledger.redb").display());
+        self.global.ledger.clone().unwrap_or_else(default)
+    }
+
+    pub(crate) fn policy_file(&self) -> PathBuf {
+        self.global.policy.clone().unwrap_or_else(|| self.directory.join("policy.toml"))
+    }
+
+    pub(crate) fn cache(&self) -> PathBuf {
+        self.directory.join("cache")
+    }
+
+    /// The policy; where the default file does not exist, the one that grants nothing.
+    pub(crate) fn policy(&self) -> anyhow::Result<Policy> {
+        let file = self.policy_file();
+        if self.global.policy.is_none() && !file.exists() {
+            return Ok(Policy::default());
+        }
+        refuse_if_others_can_write(&file)?;
+        let text = std::fs::read_to_string(&file).with_context(|| format!("the policy {} cannot be read", file.display()))?;
+        Ok(Policy::parse(&file.display().to_string(), &text)?)
+    }
+
+    pub(crate) async fn ledger(&self) -> anyhow::Result<Arc<dyn Ledger>> {
+        let url = self.ledger_url();
+        oncegate_ledger::open(&url).await.with_context(|| format!("the ledger {url} cannot be used"))
+    }
+
+    /// The ledger for looking only, even where it refuses effects.
+    pub(crate) async fn ledger_for_reading(&self) -> anyhow::Result<Arc<dyn Ledger>> {
+        let url = self.ledger_url();
+        oncegate_ledger::open_for_reading(&url).await.with_context(|| format!("the ledger {url} cannot be read"))
+    }
+
+    /// A sandbox; without a usable ledger it still reads, and refuses effects saying why.
+    pub(crate) async fn sandbox(&self) -> anyhow::Result<Sandbox> {
+        let policy = self.policy()?;
+        let ledger = oncegate_ledger::open(&self.ledger_url()).await.map_err(|error| error.to_string());
+        let clock = Arc::new(now_ms);
+        Ok(Sandbox::new(Options { policy, ledger, cache: self.cache(), clock })?)
+    }
+}
+
+/// Milliseconds since the Unix epoch; a clock before it counts as 0, which ends permissions early
+/// and never lengthens one.
+pub(crate) fn now_ms() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn directory() -> anyhow::Result<PathBuf> {
+    if let Some(home) = std::env::var_os("ONCEGATE_HOME").filter(|home| !home.is_empty()) {
+        return Ok(PathBuf::from(home));
+    }
+    match directories::ProjectDirs::from("", "", "oncegate") {
+        Some(directories) => Ok(directories.data_dir().to_owned()),
+        None => bail!("there is no home directory; set ONCEGATE_HOME"),
+    }
+}
+
+/// A policy that others can write is not the operator's.
+fn refuse_if_others_can_write(file: &Path) -> anyhow::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    let Ok(metadata) = std::fs::metadata(file) else { return Ok(()) };
+    if metadata.permissions().mode() & 0o002 != 0 {
+        bail!("the policy {} can be written by everybody; make it the operator's alone (chmod 600)", file.display());
+    }
+    Ok(())
+}

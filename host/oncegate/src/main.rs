@@ -1,0 +1,61 @@
+//! `oncegate`: runs an agent's tools so that their effects happen once.
+
+mod args;
+mod commands;
+mod exit;
+mod home;
+mod print;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Args, Command};
+use exit::Exit;
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    log_to_stderr(args.global.verbose);
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return exit::report(&anyhow::Error::new(error).context("the program cannot start")),
+    };
+    match runtime.block_on(run(args)) {
+        Ok(exit) => exit.into(),
+        Err(error) => exit::report(&error),
+    }
+}
+
+async fn run(args: Args) -> anyhow::Result<Exit> {
+    let home = home::Home::new(args.global)?;
+    match args.command {
+        Command::Call(args) => commands::call::run(&home, args).await,
+        Command::Inspect(args) => commands::inspect::run(&home, &args),
+        Command::Pack(args) => commands::pack::run(&home, &args),
+        Command::Check(args) => commands::check::run(&home, &args),
+        Command::Policy(args) => commands::policy::run(&home, &args),
+        Command::Ledger(args) => commands::ledger::run(&home, args).await,
+        Command::Doctor => commands::doctor::run(&home).await,
+        Command::Completions { shell } => commands::completions::run(shell),
+        Command::Man { directory } => commands::man::run(&directory),
+    }
+}
+
+/// Warnings by default; `-v` adds what happened, `-vv` how.
+fn log_to_stderr(verbose: u8) {
+    let level = match verbose {
+        0 => tracing::Level::ERROR,
+        1 => tracing::Level::INFO,
+        _ => tracing::Level::DEBUG,
+    };
+    let filter = tracing_subscriber::EnvFilter::default()
+        .add_directive(tracing::Level::ERROR.into())
+        .add_directive(directive("oncegate", level))
+        .add_directive(directive("oncegate_sandbox", level))
+        .add_directive(directive("oncegate_ledger", level));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).compact().init();
+}
+
+fn directive(target: &str, level: tracing::Level) -> tracing_subscriber::filter::Directive {
+    format!("{target}={level}").parse().unwrap_or_else(|_| level.into())
+}

@@ -1,0 +1,187 @@
+//! Compiled components on disk, keyed by digest and engine, authenticated before they are loaded.
+//!
+//! Compiled code is native code: whoever can write it can run anything in this process. So the folder
+//! is private to the user, and each file carries an HMAC under a key that is private too.
+
+use std::hash::{Hash, Hasher};
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use hmac::{Hmac, KeyInit, Mac};
+use rand::Rng;
+use sha2::Sha256;
+use wasmtime::component::Component;
+
+use crate::engine::Runtime;
+
+/// Bytes of the key and of a file's authentication code.
+const CODE_BYTES: usize = 32;
+
+/// The cache cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum CacheError {
+    /// A file or the folder cannot be read or written.
+    #[error("the cache of compiled components at {path}: {source}")]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Others can write the folder.
+    #[error("the cache folder {path} can be written by others; make it private (chmod 700)")]
+    NotPrivate {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// The component does not compile.
+    #[error("the component does not compile: {0}")]
+    Compile(String),
+}
+
+/// A private folder of compiled components.
+pub struct Cache {
+    folder: PathBuf,
+    key: [u8; CODE_BYTES],
+}
+
+impl Cache {
+    /// Opens or makes the folder and its key.
+    ///
+    /// # Errors
+    /// [`CacheError`] when the folder is not private or cannot be used.
+    pub fn open(folder: &Path) -> Result<Self, CacheError> {
+        let io = |source| CacheError::Io { path: folder.to_owned(), source };
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(io)?;
+        let mode = std::fs::metadata(folder).map_err(io)?.permissions().mode();
+        if mode & 0o022 != 0 {
+            return Err(CacheError::NotPrivate { path: folder.to_owned() });
+        }
+        let key = key(&folder.join("key")).map_err(io)?;
+        Ok(Self { folder: folder.to_owned(), key })
+    }
+
+    /// A keyed digest that tells one secret from another without giving a way to guess it offline.
+    #[must_use]
+    pub fn version_of(&self, secret: &[u8]) -> [u8; 8] {
+        let code = self.code(secret);
+        let mut version = [0; 8];
+        version.copy_from_slice(&code[..8]);
+        version
+    }
+
+    /// The compiled component, from the cache or compiled now and kept.
+    ///
+    /// # Errors
+    /// [`CacheError::Compile`]; a damaged or foreign file in the cache is compiled again.
+    pub fn load(&self, runtime: &Runtime, digest: &[u8; 32], bytes: &[u8]) -> Result<Component, CacheError> {
+        let path = self.folder.join(file_name(runtime, digest));
+        if let Some(component) = self.read(runtime, &path) {
+            return Ok(component);
+        }
+        let compiled = runtime
+            .engine()
+            .precompile_component(bytes)
+            .map_err(|error| CacheError::Compile(format!("{error:#}")))?;
+        if let Err(error) = self.write(&path, &compiled) {
+            tracing::warn!(path = %path.display(), %error, "the compiled component was not kept");
+        }
+        deserialize(runtime, &compiled).map_err(|error| CacheError::Compile(format!("{error:#}")))
+    }
+
+    fn read(&self, runtime: &Runtime, path: &Path) -> Option<Component> {
+        let bytes = std::fs::read(path).ok()?;
+        let (code, compiled) = bytes.split_at_checked(CODE_BYTES)?;
+        if Mac::verify_slice(self.mac(compiled), code).is_err() {
+            tracing::warn!(path = %path.display(), "a file in the cache is not ours; compiling again");
+            return None;
+        }
+        deserialize(runtime, compiled).inspect_err(|error| tracing::warn!(%error, "compiling again")).ok()
+    }
+
+    fn write(&self, path: &Path, compiled: &[u8]) -> std::io::Result<()> {
+        let temporary = path.with_extension(format!("{:016x}", rand::rng().random::<u64>()));
+        let mut file = private_file(&temporary)?;
+        file.write_all(&self.code(compiled))?;
+        file.write_all(compiled)?;
+        std::fs::rename(&temporary, path)
+    }
+
+    fn mac(&self, bytes: &[u8]) -> Hmac<Sha256> {
+        let mut block = hmac::digest::Key::<Hmac<Sha256>>::default();
+        // HMAC pads a key shorter than its block with zeros (RFC 2104, section 2).
+        block[..CODE_BYTES].copy_from_slice(&self.key);
+        let mut mac = <Hmac<Sha256> as KeyInit>::new(&block);
+        mac.update(bytes);
+        mac
+    }
+
+    fn code(&self, bytes: &[u8]) -> [u8; CODE_BYTES] {
+        self.mac(bytes).finalize().into_bytes().into()
+    }
+}
+
+#[allow(unsafe_code, reason = "the bytes were made by this program: their code was verified under a key only it can read")]
+fn deserialize(runtime: &Runtime, compiled: &[u8]) -> wasmtime::Result<Component> {
+    unsafe { Component::deserialize(runtime.engine(), compiled) }
+}
+
+fn file_name(runtime: &Runtime, digest: &[u8; 32]) -> String {
+    let mut engine = std::hash::DefaultHasher::new();
+    runtime.engine().precompile_compatibility_hash().hash(&mut engine);
+    let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{digest}-{:016x}.cwasm", engine.finish())
+}
+
+fn private_file(path: &Path) -> std::io::Result<std::fs::File> {
+    std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+}
+
+/// Reads the key, or makes one; of two processes that make one at once the first wins.
+fn key(path: &Path) -> std::io::Result<[u8; CODE_BYTES]> {
+    if !path.exists() {
+        let mut key = [0; CODE_BYTES];
+        rand::rng().fill(&mut key);
+        let temporary = path.with_extension(format!("{:016x}", rand::rng().random::<u64>()));
+        private_file(&temporary)?.write_all(&key)?;
+        match std::fs::hard_link(&temporary, path) {
+            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return Err(error),
+            _ => std::fs::remove_file(&temporary)?,
+        }
+    }
+    let bytes = std::fs::read(path)?;
+    bytes.try_into().map_err(|_| std::io::Error::other("the key file has another length; remove it"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_changed_file_is_compiled_again_and_never_loaded() {
+        let folder = tempfile::tempdir().unwrap();
+        let private = folder.path().join("cache");
+        let cache = Cache::open(&private).unwrap();
+        let runtime = Runtime::new().unwrap();
+        let bytes = b"\0asm\x0d\0\x01\0";
+        cache.load(&runtime, &[1; 32], bytes).unwrap();
+        let path = private.join(file_name(&runtime, &[1; 32]));
+        let mut kept = std::fs::read(&path).unwrap();
+        let last = kept.len() - 1;
+        kept[last] ^= 1;
+        std::fs::write(&path, &kept).unwrap();
+        assert!(cache.read(&runtime, &path).is_none());
+        cache.load(&runtime, &[1; 32], bytes).unwrap();
+        assert!(cache.read(&runtime, &path).is_some());
+    }
+
+    #[test]
+    fn a_folder_that_others_can_write_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = folder.path().join("open");
+        std::fs::create_dir(&open).unwrap();
+        std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(matches!(Cache::open(&open), Err(CacheError::NotPrivate { .. })));
+    }
+}

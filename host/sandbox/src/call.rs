@@ -1,0 +1,270 @@
+//! One call of one tool: what it may use, what it looked up and what it asked for.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use oncegate_contract::{Contract, EffectClass, Fetched, FieldError, Operation, Sources, Value};
+
+use crate::host::Host;
+use crate::limits::Limits;
+use crate::load::Loaded;
+use crate::lookup;
+use crate::outcome::Code;
+use crate::perform;
+use crate::policy::{self, Denied, Grant};
+use crate::stop::Stop;
+
+/// The state of one call; shared by the guest, the call's own task and the answer that is given
+/// when the guest takes too long.
+pub(crate) struct Call {
+    pub(crate) host: Arc<Host>,
+    pub(crate) component: Arc<Loaded>,
+    pub(crate) tool: String,
+    pub(crate) arguments: serde_json::Value,
+    pub(crate) context: BTreeMap<String, String>,
+    pub(crate) limits: Limits,
+    progress: Mutex<Progress>,
+}
+
+#[derive(Default)]
+struct Progress {
+    host_calls: u32,
+    fetches: Vec<Fetch>,
+    asked: Vec<Asked>,
+    lookup_stop: Option<Stop>,
+    closed: bool,
+}
+
+/// One lookup of the call, as it was answered.
+#[derive(Clone)]
+pub(crate) struct Fetch {
+    /// What fields are resolved from.
+    pub(crate) fetched: Fetched,
+    /// Identity of the request: who asked what of whom.
+    pub(crate) digest: [u8; 32],
+    /// The answer's bytes.
+    pub(crate) raw: Vec<u8>,
+}
+
+/// One effect the call asked for.
+#[derive(Debug, Clone)]
+pub(crate) struct Asked {
+    /// The key, once it was derived.
+    pub(crate) key: Option<[u8; 32]>,
+    /// Whether it was done before this call first asked, once that is known.
+    pub(crate) before: Option<bool>,
+    /// The text of the first time differs.
+    pub(crate) reworded: bool,
+    /// Why it was not performed.
+    pub(crate) stop: Option<Stop>,
+}
+
+/// What the guest is given for an operation.
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) body: Vec<u8>,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) replayed: bool,
+    /// None for a lookup; else whether the effect is done or proven not to have happened.
+    pub(crate) done: Option<bool>,
+}
+
+impl Call {
+    pub(crate) fn new(
+        host: Arc<Host>,
+        component: Arc<Loaded>,
+        tool: String,
+        arguments: serde_json::Value,
+        context: BTreeMap<String, String>,
+        limits: Limits,
+    ) -> Arc<Self> {
+        Arc::new(Self { host, component, tool, arguments, context, limits, progress: Mutex::default() })
+    }
+
+    pub(crate) fn contract(&self) -> &Contract {
+        &self.component.description.contract
+    }
+
+    /// The tenant's name; an empty one where nobody named any.
+    pub(crate) fn tenant(&self) -> &str {
+        self.context.get("tenant").map_or("", String::as_str)
+    }
+
+    /// True when this tool's contract gives it an operation that causes effects.
+    pub(crate) fn may_act(&self) -> bool {
+        let contract = self.contract();
+        let operations = contract.tools.get(&self.tool).map(|tool| &tool.operations[..]).unwrap_or_default();
+        operations.iter().any(|name| contract.operations.get(name).is_some_and(|operation| operation.effect == EffectClass::Keyed))
+    }
+
+    /// Effects that the contract and the limits allow this tool.
+    pub(crate) fn effects_declared(&self) -> u32 {
+        self.contract().tools.get(&self.tool).map_or(0, |tool| tool.effects)
+    }
+
+    pub(crate) fn context_value(&self, name: &str) -> Option<String> {
+        self.contract().context_facts(&self.tool).contains(name).then(|| self.context.get(name).cloned()).flatten()
+    }
+
+    /// The operation of that name, if the contract gives it to this tool with that class.
+    pub(crate) fn operation(&self, name: &str, class: EffectClass) -> Result<&Operation, Stop> {
+        let contract = self.contract();
+        let declared = contract.tools.get(&self.tool).is_some_and(|tool| tool.operations.iter().any(|one| one == name));
+        contract
+            .operations
+            .get(name)
+            .filter(|operation| declared && operation.effect == class)
+            .ok_or_else(|| Stop::NotPermitted(format!("the tool {} has no such operation", self.tool)))
+    }
+
+    pub(crate) fn grant(&self, operation: &Operation) -> Result<Grant, Denied> {
+        let description = &self.component.description;
+        policy::decide(&self.host.policy, &description.contract, &description.digest, self.tenant(), &operation.name)
+    }
+
+    /// Resolves an operation's fields from this call's sources.
+    pub(crate) fn resolve(
+        &self,
+        operation: &Operation,
+        given: &[(String, Value)],
+    ) -> Result<(oncegate_contract::Resolved, Vec<Fetch>), Stop> {
+        let fetches = self.progress().fetches.clone();
+        let lookups: Vec<Fetched> = fetches.iter().map(|fetch| fetch.fetched.clone()).collect();
+        let sources = Sources { context: &self.context, arguments: &self.arguments, lookups: &lookups, given };
+        let resolved = oncegate_contract::resolve(operation, &sources).map_err(field_stop)?;
+        let used = fetches.into_iter().filter(|fetch| resolved.fetches.contains(&fetch.fetched.fetch)).collect();
+        Ok((resolved, used))
+    }
+
+    /// Sends a lookup and notes why one was refused.
+    pub(crate) async fn fetch(&self, name: &str, given: Vec<(String, Value)>) -> Result<Reply, Stop> {
+        let reply = self.fetch_now(name, given).await;
+        if let Err(stop) = &reply {
+            self.progress().lookup_stop = Some(stop.clone());
+        }
+        reply
+    }
+
+    /// Sends a lookup and keeps its answer as a source.
+    async fn fetch_now(&self, name: &str, given: Vec<(String, Value)>) -> Result<Reply, Stop> {
+        self.count_host_call()?;
+        let operation = self.operation(name, EffectClass::None)?;
+        let ordinal = self.progress().fetches.len();
+        if ordinal >= self.limits.lookups_max as usize {
+            return Err(Stop::Limit("lookups".to_owned()));
+        }
+        let (resolved, _) = self.resolve(operation, &given)?;
+        let grant = self.grant(operation).map_err(denied)?;
+        let found = lookup::send(&self.host, operation, &grant, &resolved, self.tenant()).await?;
+        let fetched = Fetched {
+            fetch: u32::try_from(ordinal).unwrap_or(u32::MAX),
+            operation: name.to_owned(),
+            found: oncegate_contract::found(operation, &found.answer),
+            body: serde_json::from_slice(&found.answer.body).unwrap_or(serde_json::Value::Null),
+        };
+        self.progress().fetches.push(Fetch { fetched, digest: found.digest, raw: found.raw });
+        Ok(self.reply(operation, found.answer, false, None))
+    }
+
+    /// Performs an effect and notes what came of it.
+    pub(crate) async fn perform(call: &Arc<Self>, name: &str, given: Vec<(String, Value)>) -> Result<Reply, Stop> {
+        let mut asked = Asked { key: None, before: None, reworded: false, stop: None };
+        let ended = match call.count_host_call() {
+            Ok(()) => perform::perform(call, name, &given, &mut asked).await,
+            Err(stop) => Err(stop),
+        };
+        asked.stop = ended.as_ref().err().cloned();
+        call.note(asked);
+        ended
+    }
+
+    /// Shapes an answer for the guest: capped, and with the declared headers only.
+    pub(crate) fn reply(&self, operation: &Operation, answer: oncegate_contract::Answer, replayed: bool, done: Option<bool>) -> Reply {
+        let mut body = answer.body;
+        body.truncate(self.limits.response_bytes_max);
+        let shown = |name: &str| operation.headers.iter().any(|header| header.eq_ignore_ascii_case(name));
+        let headers = answer
+            .headers
+            .into_iter()
+            .filter(|(name, _)| shown(name))
+            .map(|(name, value)| (name, String::from_utf8_lossy(&value).into_owned()))
+            .collect();
+        Reply { status: answer.status, body, headers, replayed, done }
+    }
+
+    /// Notes a key before anything is sent for it, so that a call whose guest is gone still tells of it.
+    pub(crate) fn note(&self, asked: Asked) {
+        let mut progress = self.progress();
+        let known = progress.asked.iter_mut().find(|one| one.key.is_some() && one.key == asked.key);
+        match known {
+            // What was done before the call was settled when it first asked.
+            Some(one) => *one = Asked { before: one.before.or(asked.before), reworded: one.reworded || asked.reworded, ..asked },
+            None => progress.asked.push(asked),
+        }
+    }
+
+    /// Notes something that was refused before it had a key.
+    pub(crate) fn note_stop(&self, stop: Stop) {
+        self.note(Asked { key: None, before: None, reworded: false, stop: Some(stop) });
+    }
+
+    pub(crate) fn note_refused_write(&self, operation: &str) {
+        let digest = oncegate_contract::safe_text(operation);
+        tracing::warn!(tool = %self.tool, operation = %digest, code = ?Code::EffectNotPermitted, "a tool that only reads asked for an effect");
+        self.note_stop(Stop::NotPermitted("this tool only reads".to_owned()));
+    }
+
+    /// Counts a new effect against the contract and the limits; a repeat within the call is free.
+    pub(crate) fn count_effect(&self, key: &[u8; 32]) -> Result<(), Stop> {
+        let progress = self.progress();
+        if progress.closed || self.host.is_closed() {
+            return Err(Stop::NotPermitted("the call has ended".to_owned()));
+        }
+        let others = progress.asked.iter().filter(|one| one.key.is_some_and(|other| other != *key)).count();
+        let max = self.effects_declared().min(self.limits.effects_max);
+        if others >= max as usize { Err(Stop::Limit("effects".to_owned())) } else { Ok(()) }
+    }
+
+    fn count_host_call(&self) -> Result<(), Stop> {
+        let mut progress = self.progress();
+        progress.host_calls += 1;
+        if progress.host_calls > self.limits.host_calls_max { Err(Stop::Limit("host-calls".to_owned())) } else { Ok(()) }
+    }
+
+    /// No effect is dispatched after this; what is on its way is not touched.
+    pub(crate) fn close(&self) {
+        self.progress().closed = true;
+    }
+
+    pub(crate) fn asked(&self) -> Vec<Asked> {
+        self.progress().asked.clone()
+    }
+
+    pub(crate) fn lookup_stop(&self) -> Option<Stop> {
+        self.progress().lookup_stop.clone()
+    }
+
+    pub(crate) fn lookups(&self) -> Vec<Fetch> {
+        self.progress().fetches.clone()
+    }
+
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+pub(crate) fn field_stop(error: FieldError) -> Stop {
+    match error {
+        FieldError::ContextMissing { name } => Stop::ContextMissing(name),
+        other @ FieldError::Invalid { .. } => Stop::InvalidField(other.to_string()),
+    }
+}
+
+/// What the agent hears of a denial; the operator's text goes to the log.
+pub(crate) fn denied(denied: Denied) -> Stop {
+    tracing::warn!(reason = %denied.for_operator(), "not permitted");
+    if let Some(name) = denied.context_missing() {
+        return Stop::ContextMissing(name.to_owned());
+    }
+    Stop::NotPermitted(denied.for_agent().to_owned())
+}

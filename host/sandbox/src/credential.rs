@@ -1,0 +1,124 @@
+//! Secrets: read from where the policy says, attached last, kept nowhere.
+
+use http::HeaderValue;
+use secrecy::{ExposeSecret, SecretString};
+
+use crate::policy::{CredentialSource, CredentialUse};
+
+/// Bytes of a secret; longer ones are a mistaken path.
+const SECRET_BYTES_MAX: usize = 16 << 10;
+/// How long a command may take to print its secret.
+const COMMAND_WITHIN: std::time::Duration = std::time::Duration::from_secs(10);
+
+/// A credential cannot be used. No message contains the secret.
+#[derive(Debug, thiserror::Error)]
+pub enum CredentialError {
+    /// The source gives nothing.
+    #[error("the credential {name} cannot be read from {from}: {why}")]
+    Unreadable {
+        /// Name in the policy.
+        name: String,
+        /// Its source, as in the policy.
+        from: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// The secret cannot be put where the policy says.
+    #[error("the credential {name} cannot be attached: {why}")]
+    Attach {
+        /// Name in the policy.
+        name: String,
+        /// What is wrong.
+        why: &'static str,
+    },
+}
+
+/// A secret that was read, and how it is attached.
+pub(crate) struct Credential {
+    secret: SecretString,
+    usage: CredentialUse,
+}
+
+impl Credential {
+    /// Reads the secret.
+    pub(crate) async fn read(usage: &CredentialUse) -> Result<Self, CredentialError> {
+        let fail = |why: String| CredentialError::Unreadable { name: usage.name.clone(), from: usage.source.to_string(), why };
+        let text = read(&usage.source).await.map_err(fail)?;
+        let text = text.trim_end_matches(['\r', '\n']);
+        match text.len() {
+            0 => Err(fail("it is empty".to_owned())),
+            bytes if bytes > SECRET_BYTES_MAX => Err(fail("it is longer than a secret is".to_owned())),
+            _ => Ok(Self { secret: SecretString::from(text.to_owned()), usage: usage.clone() }),
+        }
+    }
+
+    /// The header to send; marked sensitive, so that no debug output shows it.
+    pub(crate) fn header(&self) -> Result<(String, HeaderValue), CredentialError> {
+        let fail = |why| CredentialError::Attach { name: self.usage.name.clone(), why };
+        let name = self.usage.header().ok_or_else(|| fail("only headers can carry a secret"))?;
+        let text = self.usage.format.replace("{secret}", self.secret.expose_secret());
+        let mut value = HeaderValue::from_str(&text).map_err(|_| fail("it holds characters that a header cannot carry"))?;
+        value.set_sensitive(true);
+        Ok((name.to_owned(), value))
+    }
+
+    /// The secret's bytes, for its version and for scrubbing.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.secret.expose_secret().as_bytes()
+    }
+
+    /// Takes the secret out of what a guest may see.
+    pub(crate) fn scrub(&self, bytes: Vec<u8>) -> Vec<u8> {
+        scrub(bytes, self.bytes())
+    }
+}
+
+fn scrub(bytes: Vec<u8>, secret: &[u8]) -> Vec<u8> {
+    if secret.is_empty() || !bytes.windows(secret.len()).any(|window| window == secret) {
+        return bytes;
+    }
+    let mut clean = Vec::with_capacity(bytes.len());
+    let mut rest = &bytes[..];
+    while let Some(at) = rest.windows(secret.len()).position(|window| window == secret) {
+        clean.extend_from_slice(&rest[..at]);
+        clean.extend(std::iter::repeat_n(b'*', secret.len()));
+        rest = &rest[at + secret.len()..];
+    }
+    clean.extend_from_slice(rest);
+    clean
+}
+
+async fn read(source: &CredentialSource) -> Result<String, String> {
+    match source {
+        CredentialSource::Env(name) => std::env::var(name).map_err(|_| "the variable is not set".to_owned()),
+        CredentialSource::File(path) => tokio::fs::read_to_string(path).await.map_err(|error| error.to_string()),
+        CredentialSource::Command(line) => run(line).await,
+    }
+}
+
+/// Runs the program without a shell; the policy's author is trusted, its values are words.
+async fn run(line: &str) -> Result<String, String> {
+    let mut words = line.split_whitespace();
+    let program = words.next().ok_or("the command is empty")?;
+    let child = tokio::process::Command::new(program).args(words).kill_on_drop(true).output();
+    let output = tokio::time::timeout(COMMAND_WITHIN, child)
+        .await
+        .map_err(|_| "the command did not end in time".to_owned())?
+        .map_err(|error| error.to_string())?;
+    if !output.status.success() {
+        return Err(format!("the command ended with {}", output.status));
+    }
+    String::from_utf8(output.stdout).map_err(|_| "the command printed no text".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_scrubbed_wherever_it_stands() {
+        assert_eq!(scrub(b"a sk_1 b sk_1".to_vec(), b"sk_1"), b"a **** b ****");
+        assert_eq!(scrub(b"nothing".to_vec(), b"sk_1"), b"nothing");
+        assert_eq!(scrub(b"x".to_vec(), b""), b"x");
+    }
+}

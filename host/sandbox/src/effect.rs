@@ -1,0 +1,149 @@
+//! The WIT interface: what a guest's calls of `lookup`, `effect` and `context` come to.
+//!
+//! This is the only door between a guest and the world; which of the three interfaces a component
+//! can reach is decided by what [`link`] links for its class.
+
+use std::sync::Arc;
+
+use oncegate_contract::{EffectClass, Value};
+use wasmtime::component::{HasSelf, Linker};
+
+use crate::call::{Call, Reply};
+use crate::guest::Guest;
+use crate::stop::Stop;
+
+mod bindings {
+    #![allow(missing_docs, unreachable_pub, clippy::all, reason = "generated from the WIT files")]
+    wasmtime::component::bindgen!({
+        path: "../../wit",
+        world: "actor",
+        imports: { default: async | trappable },
+    });
+}
+
+use bindings::oncegate::effect::effect::EffectError;
+use bindings::oncegate::effect::lookup::LookupError;
+use bindings::oncegate::effect::types::{self, Field, Header, Response, Settlement};
+use bindings::oncegate::effect::{context, effect, lookup};
+
+/// Bytes of one text, JSON document or byte string that a guest gives for a field.
+const VALUE_BYTES_MAX: usize = 1 << 20;
+/// Fields in one call; a contract declares far fewer.
+const FIELDS_MAX: usize = 256;
+
+/// Links the door of a class: a component that cannot cause effects meets no `effect` at all.
+pub(crate) fn link(linker: &mut Linker<Guest>, class: EffectClass) -> wasmtime::Result<()> {
+    lookup::add_to_linker::<Guest, HasSelf<Guest>>(linker, |guest| guest)?;
+    context::add_to_linker::<Guest, HasSelf<Guest>>(linker, |guest| guest)?;
+    types::add_to_linker::<Guest, HasSelf<Guest>>(linker, |guest| guest)?;
+    match class {
+        EffectClass::None => Ok(()),
+        EffectClass::Keyed => effect::add_to_linker::<Guest, HasSelf<Guest>>(linker, |guest| guest),
+    }
+}
+
+impl types::Host for Guest {}
+
+impl lookup::Host for Guest {
+    async fn fetch(&mut self, operation: String, fields: Vec<Field>) -> wasmtime::Result<Result<Response, LookupError>> {
+        let given = match values(fields) {
+            Ok(given) => given,
+            Err(message) => return Ok(Err(LookupError::InvalidField(message))),
+        };
+        Ok(self.call.fetch(&operation, given).await.map(response).map_err(lookup_error))
+    }
+}
+
+impl effect::Host for Guest {
+    async fn perform(&mut self, operation: String, fields: Vec<Field>) -> wasmtime::Result<Result<Response, EffectError>> {
+        if !self.call.may_act() {
+            // By linking a reader has no door; by tool, a reader among actors is stopped here.
+            self.call.note_refused_write(&operation);
+            return Err(wasmtime::format_err!("a tool that only reads asked for an effect"));
+        }
+        let given = match values(fields) {
+            Ok(given) => given,
+            Err(message) => {
+                self.call.note_stop(Stop::InvalidField(message.clone()));
+                return Ok(Err(EffectError::InvalidField(message)));
+            }
+        };
+        let call = Arc::clone(&self.call);
+        Ok(Call::perform(&call, &operation, given).await.map(response).map_err(effect_error))
+    }
+}
+
+impl context::Host for Guest {
+    async fn get(&mut self, name: String) -> wasmtime::Result<Option<String>> {
+        Ok(self.call.context_value(&name))
+    }
+}
+
+fn values(fields: Vec<Field>) -> Result<Vec<(String, Value)>, String> {
+    if fields.len() > FIELDS_MAX {
+        return Err(format!("{} fields were given; at most {FIELDS_MAX} can be", fields.len()));
+    }
+    fields.into_iter().map(value).collect()
+}
+
+fn value(field: Field) -> Result<(String, Value), String> {
+    let size = match &field.value {
+        types::Value::Text(text) | types::Value::Decimal(text) | types::Value::Json(text) => text.len(),
+        types::Value::Bytes(bytes) => bytes.len(),
+        types::Value::Integer(_) | types::Value::Boolean(_) => 0,
+    };
+    if size > VALUE_BYTES_MAX || field.name.len() > VALUE_BYTES_MAX {
+        return Err(format!("a field holds {size} bytes; at most {VALUE_BYTES_MAX} can be sent"));
+    }
+    let value = match field.value {
+        types::Value::Text(text) => Value::Text(text),
+        types::Value::Integer(number) => Value::Integer(number),
+        types::Value::Decimal(text) => Value::Decimal(text),
+        types::Value::Boolean(truth) => Value::Boolean(truth),
+        types::Value::Json(text) => Value::Json(
+            serde_json::from_str(&text).map_err(|error| format!("{}: not a JSON document: {error}", field.name))?,
+        ),
+        types::Value::Bytes(bytes) => Value::Bytes(bytes),
+    };
+    Ok((field.name, value))
+}
+
+fn response(reply: Reply) -> Response {
+    Response {
+        status: reply.status,
+        body: reply.body,
+        headers: reply.headers.into_iter().map(|(name, value)| Header { name, value }).collect(),
+        replayed: reply.replayed,
+        settled: match reply.done {
+            None => Settlement::None,
+            Some(true) => Settlement::Done,
+            Some(false) => Settlement::NoEffect,
+        },
+    }
+}
+
+fn lookup_error(stop: Stop) -> LookupError {
+    match stop {
+        Stop::InvalidField(text) => LookupError::InvalidField(text),
+        Stop::ContextMissing(name) => LookupError::ContextMissing(name),
+        Stop::Limit(name) => LookupError::Limit(name),
+        Stop::NotPermitted(text) => LookupError::NotPermitted(text),
+        other => LookupError::Unavailable(other.to_string()),
+    }
+}
+
+fn effect_error(stop: Stop) -> EffectError {
+    match stop {
+        Stop::InvalidField(text) => EffectError::InvalidField(text),
+        Stop::ContextMissing(name) => EffectError::ContextMissing(name),
+        Stop::Limit(name) => EffectError::Limit(name),
+        Stop::NotPermitted(text) => EffectError::NotPermitted(text),
+        Stop::KeyReused(fields) => EffectError::KeyReused(fields),
+        Stop::InProgress => EffectError::InProgress,
+        Stop::Unsettled(_) => EffectError::Unknown,
+        Stop::AwaitingApproval => EffectError::AwaitingApproval,
+        Stop::Revoked => EffectError::Revoked,
+        Stop::RecipeChanged | Stop::SequenceGap(_) | Stop::AccountChanged => EffectError::NotPermitted(stop.to_string()),
+        Stop::LedgerUnavailable(_) | Stop::NotSent(_) | Stop::Unavailable(_) => EffectError::Unavailable(stop.to_string()),
+    }
+}

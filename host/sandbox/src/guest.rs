@@ -1,0 +1,136 @@
+//! A guest's store: its limits, its closed WASI and its call; one fresh instance per call.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use wasmtime::component::{ResourceTable, Val};
+use wasmtime::{ResourceLimiter, Store, UpdateDeadline};
+use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
+
+use crate::call::Call;
+use crate::limits::{EPOCH_TICK, HANDLES_MAX, HOSTCALL_BYTES_MAX, Limits};
+use crate::load::{Loaded, LoadedTool};
+use crate::wasi::{self, Log};
+
+/// What a guest's store holds.
+pub(crate) struct Guest {
+    wasi: WasiCtx,
+    table: ResourceTable,
+    memory: MemoryLimit,
+    /// The call it runs for.
+    pub(crate) call: Arc<Call>,
+}
+
+impl WasiView for Guest {
+    fn ctx(&mut self) -> WasiCtxView<'_> {
+        WasiCtxView { ctx: &mut self.wasi, table: &mut self.table }
+    }
+}
+
+/// Bytes of all memories together: wasmtime's own limits count each memory by itself.
+struct MemoryLimit {
+    used: usize,
+    max: usize,
+    refused: bool,
+}
+
+impl ResourceLimiter for MemoryLimit {
+    fn memory_growing(&mut self, current: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
+        let total = self.used.saturating_sub(current).saturating_add(desired);
+        let fits = total <= self.max;
+        if fits {
+            self.used = total;
+        }
+        // A guest sees a refused growth as its own failure; the host must not.
+        self.refused |= !fits;
+        Ok(fits)
+    }
+
+    fn table_growing(&mut self, _: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
+        Ok(desired <= crate::limits::TABLE_ELEMENTS_MAX)
+    }
+}
+
+/// How a guest's run ended.
+#[derive(Debug)]
+pub(crate) enum Run {
+    /// It returned these values.
+    Returned(Vec<Val>),
+    /// It trapped.
+    Trapped(String),
+    /// It exceeded the limit of this name.
+    Limit(&'static str),
+}
+
+/// Ends a guest that is out of time.
+#[derive(Debug, thiserror::Error)]
+#[error("out of time")]
+struct OutOfTime;
+
+/// Runs one tool in an instance of its own.
+pub(crate) async fn run(loaded: &Loaded, tool: &LoadedTool, call: Arc<Call>, arguments: Vec<Val>, log: &Log) -> Run {
+    let limits = call.limits;
+    let Ok(_slot) = call.host.runtime.slots.clone().acquire_owned().await else {
+        return Run::Limit("calls-at-once");
+    };
+    let mut store = store(loaded, call, log);
+    let running = invoke(loaded, tool, &mut store, arguments);
+    // Epochs do not interrupt host calls, so the whole run has a timer as well.
+    let ended = tokio::time::timeout(limits.wall_time_max, running).await;
+    let refused = store.data().memory.refused;
+    match ended {
+        Err(_) => Run::Limit("wall-time"),
+        Ok(Ok(values)) => Run::Returned(values),
+        Ok(Err(error)) if error.is::<OutOfTime>() => Run::Limit("wall-time"),
+        Ok(Err(_)) if refused => Run::Limit("memory"),
+        Ok(Err(error)) => trap(&error),
+    }
+}
+
+fn trap(error: &wasmtime::Error) -> Run {
+    match error.downcast_ref::<wasmtime::Trap>() {
+        Some(wasmtime::Trap::StackOverflow) => Run::Limit("stack"),
+        Some(trap) => Run::Trapped(trap.to_string()),
+        None if error.is::<wasmtime_wasi::I32Exit>() => Run::Trapped("it exited".to_owned()),
+        None => Run::Trapped(error.root_cause().to_string()),
+    }
+}
+
+fn store(loaded: &Loaded, call: Arc<Call>, log: &Log) -> Store<Guest> {
+    let limits = call.limits;
+    let mut table = ResourceTable::new();
+    table.set_max_capacity(HANDLES_MAX);
+    let memory = MemoryLimit { used: 0, max: limits.memory_bytes_max, refused: false };
+    let guest = Guest { wasi: wasi::context(log), table, memory, call };
+    let mut store = Store::new(loaded.pre.component().engine(), guest);
+    store.limiter(|guest| &mut guest.memory);
+    store.set_hostcall_fuel(HOSTCALL_BYTES_MAX);
+    store.set_max_component_handles(HANDLES_MAX);
+    store.set_epoch_deadline(1);
+    store.epoch_deadline_callback(interrupt(limits));
+    store
+}
+
+/// Yields to other tasks at each tick, and ends the guest when its time is over.
+fn interrupt(limits: Limits) -> impl FnMut(wasmtime::StoreContextMut<'_, Guest>) -> wasmtime::Result<UpdateDeadline> + Send + Sync {
+    let started = Instant::now();
+    let wall: Duration = limits.wall_time_max;
+    debug_assert!(wall > EPOCH_TICK, "a guest needs a tick to start");
+    move |_| {
+        if started.elapsed() >= wall {
+            return Err(OutOfTime.into());
+        }
+        // Not the plain async yield: tokio would run this task again before all others.
+        Ok(UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now())))
+    }
+}
+
+async fn invoke(loaded: &Loaded, tool: &LoadedTool, store: &mut Store<Guest>, arguments: Vec<Val>) -> wasmtime::Result<Vec<Val>> {
+    let instance = loaded.pre.instantiate_async(&mut *store).await?;
+    let function = instance
+        .get_func(&mut *store, tool.export)
+        .ok_or_else(|| wasmtime::format_err!("the export is not there"))?;
+    let mut results = vec![Val::Bool(false); usize::from(tool.returns)];
+    function.call_async(&mut *store, &arguments, &mut results).await?;
+    Ok(results)
+}

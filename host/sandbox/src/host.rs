@@ -1,0 +1,162 @@
+//! What all calls share: ledger, policy, engine, cache, clock and the attempts that are under way.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use oncegate_ledger::hosts::{self, Hosts, Stopped};
+use oncegate_contract::Contract;
+use oncegate_ledger::state::{Attempt, Effect, Sender};
+use oncegate_ledger::{Effects, Event, StreamId, StreamKind};
+use sha2::{Digest, Sha256};
+use tokio_util::task::TaskTracker;
+
+use crate::attempt::AttemptError;
+use crate::cache::Cache;
+use crate::engine::Runtime;
+use crate::policy::Policy;
+use crate::stop::Stop;
+
+/// Over and above its own deadlines, how long an attempt in another living host may take before it
+/// is no longer waited for; it covers slow commits.
+const OVERDUE_SLACK: Duration = Duration::from_secs(30);
+
+/// Milliseconds since the Unix epoch.
+pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
+
+/// The ledger with this process's incarnation in it.
+pub struct Book {
+    /// The effects in the ledger.
+    pub effects: Effects,
+    /// The incarnations of all hosts.
+    pub hosts: Hosts,
+    /// This process's own.
+    pub me: hosts::Host,
+}
+
+/// The shared parts.
+pub(crate) struct Host {
+    pub(crate) runtime: Runtime,
+    pub(crate) cache: Cache,
+    pub(crate) policy: Policy,
+    /// The ledger, or why there is none; reads go on without.
+    pub(crate) book: Result<Book, String>,
+    pub(crate) now: Clock,
+    /// Tasks that must end before the process does: attempts and what confirms them.
+    pub(crate) tasks: TaskTracker,
+    closed: AtomicBool,
+    running: Mutex<HashSet<[u8; 16]>>,
+    stops_seen: Mutex<HashMap<[u8; 16], Instant>>,
+    contracts: Mutex<HashMap<[u8; 32], Arc<Contract>>>,
+}
+
+impl Host {
+    pub(crate) fn new(runtime: Runtime, cache: Cache, policy: Policy, book: Result<Book, String>, now: Clock) -> Self {
+        Self { runtime, cache, policy, book, now, tasks: TaskTracker::new(), closed: AtomicBool::new(false), running: Mutex::default(), stops_seen: Mutex::default(), contracts: Mutex::default() }
+    }
+
+    /// Ends dispatching for all calls.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
+    }
+
+    /// The ledger, or the refusal that says why not.
+    pub(crate) fn book(&self) -> Result<&Book, Stop> {
+        self.book.as_ref().map_err(|why| Stop::LedgerUnavailable(why.clone()))
+    }
+
+    /// Marks an attempt of this process as running for as long as the mark lives.
+    pub(crate) fn mark_running(self: &Arc<Self>, attempt: [u8; 16]) -> Running {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner).insert(attempt);
+        Running { host: Arc::clone(self), attempt }
+    }
+
+    /// Whether the sender of the row's latest attempt still runs.
+    pub(crate) fn sender(&self, book: &Book, effect: &Effect) -> Sender {
+        effect.attempts.last().map_or(Sender::Stopped, |attempt| self.sender_of(book, attempt))
+    }
+
+    fn sender_of(&self, book: &Book, attempt: &Attempt) -> Sender {
+        if attempt.host == book.me.id() {
+            let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).contains(&attempt.id);
+            return if running { Sender::Running } else { self.saw_stop(attempt.id) };
+        }
+        match book.hosts.stopped(attempt.host) {
+            Stopped::Yes => self.saw_stop(attempt.id),
+            Stopped::No if self.overdue(attempt.at) => Sender::NotKnown,
+            Stopped::No => Sender::Running,
+            Stopped::NotKnown => Sender::NotKnown,
+        }
+    }
+
+    fn saw_stop(&self, attempt: [u8; 16]) -> Sender {
+        self.stops_seen.lock().unwrap_or_else(PoisonError::into_inner).entry(attempt).or_insert_with(Instant::now);
+        Sender::Stopped
+    }
+
+    /// How long ago this process saw, on its own monotonic clock, that the senders of all the row's
+    /// attempts had stopped; none when it has not seen that.
+    pub(crate) fn stopped_for(&self, book: &Book, effect: &Effect) -> Option<Duration> {
+        let all = effect.attempts.iter().all(|attempt| self.sender_of(book, attempt) == Sender::Stopped);
+        let seen = self.stops_seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = effect.attempts.iter().map(|attempt| seen.get(&attempt.id).map(Instant::elapsed));
+        if all { since.min().flatten() } else { None }
+    }
+
+    /// A contract that rows were dispatched under, from the ledger.
+    pub(crate) async fn contract(&self, book: &Book, digest: [u8; 32]) -> Result<Arc<Contract>, AttemptError> {
+        if let Some(known) = self.contracts.lock().unwrap_or_else(PoisonError::into_inner).get(&digest) {
+            return Ok(Arc::clone(known));
+        }
+        let unreadable = |why: String| AttemptError::Unreadable { what: "a contract", why };
+        let id = StreamId { kind: StreamKind::Contract, id: digest };
+        let records = book.effects.ledger.read(id).await.map_err(oncegate_ledger::EffectsError::from)?;
+        let text = records.into_iter().find_map(|record| match record.event {
+            Event::ContractSeen { text, digest: stored } if stored == digest => Some(text),
+            _ => None,
+        });
+        let text = text.ok_or_else(|| unreadable("it is not there".to_owned()))?;
+        let contract = Contract::parse("the ledger's contract", &text).map_err(|errors| unreadable(errors.to_string()))?;
+        let contract = Arc::new(contract);
+        self.contracts.lock().unwrap_or_else(PoisonError::into_inner).insert(digest, Arc::clone(&contract));
+        Ok(contract)
+    }
+
+    fn overdue(&self, dispatched_at: u64) -> bool {
+        let limits = self.policy.limits;
+        let patience = limits.send_within + limits.connect_within + limits.request_deadline + OVERDUE_SLACK;
+        (self.now)() > dispatched_at.saturating_add(u64::try_from(patience.as_millis()).unwrap_or(u64::MAX))
+    }
+}
+
+/// An attempt of this process that has not ended.
+pub(crate) struct Running {
+    host: Arc<Host>,
+    attempt: [u8; 16],
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.host.running.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.attempt);
+    }
+}
+
+/// The stream of something that is found by a digest of its names.
+pub(crate) fn stream(kind: StreamKind, parts: &[&[u8]]) -> StreamId {
+    StreamId { kind, id: digest(parts) }
+}
+
+/// SHA-256 over length-prefixed parts, so that no two lists of parts collide.
+pub(crate) fn digest(parts: &[&[u8]]) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part);
+    }
+    hash.finalize().into()
+}

@@ -1,0 +1,85 @@
+//! Reads a stored answer again: the same parser as on the wire, fed from memory.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Empty};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use oncegate_contract::Answer;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// Stored bytes that are not an HTTP/1.1 answer.
+#[derive(Debug, thiserror::Error)]
+#[error("the stored bytes are not a whole HTTP/1.1 answer: {0}")]
+pub struct RawError(String);
+
+/// Parses the bytes of an answer to a request of `method`.
+///
+/// `complete` says whether the exchange that brought them ended by itself; a body without a length
+/// ends with the connection, so the bytes alone cannot tell.
+///
+/// # Errors
+/// [`RawError`] when there is no status line and headers, or the body's framing is broken.
+pub async fn parse(method: &str, raw: &[u8], complete: bool) -> Result<Answer, RawError> {
+    let fail = |error: hyper::Error| RawError(error.to_string());
+    let stored = Stored { bytes: Bytes::copy_from_slice(raw), asked: false };
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stored)).await.map_err(fail)?;
+    let request = hyper::Request::builder()
+        .method(method)
+        .uri("/")
+        .body(Empty::<Bytes>::new())
+        .map_err(|error| RawError(error.to_string()))?;
+    let read = async {
+        let answer = sender.send_request(request).await?;
+        let (head, body) = answer.into_parts();
+        Ok((head, body.collect().await?.to_bytes()))
+    };
+    tokio::pin!(read);
+    tokio::pin!(connection);
+    let mut open = true;
+    let (head, body) = loop {
+        tokio::select! {
+            biased;
+            done = &mut read => break done.map_err(fail)?,
+            _ = &mut connection, if open => open = false,
+        }
+    };
+    let headers = head.headers.iter().map(|(name, value)| (name.as_str().to_owned(), value.as_bytes().to_vec())).collect();
+    Ok(Answer { status: head.status.as_u16(), headers, body: body.to_vec(), complete })
+}
+
+/// A connection whose far side has already said everything.
+struct Stored {
+    bytes: Bytes,
+    asked: bool,
+}
+
+impl AsyncRead for Stored {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<std::io::Result<()>> {
+        if !self.asked {
+            // An answer before the request would be taken for garbage.
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let part = self.bytes.len().min(buf.remaining());
+        buf.put_slice(&self.bytes.split_to(part));
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Stored {
+    fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<std::io::Result<usize>> {
+        self.asked = true;
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}

@@ -1,0 +1,40 @@
+//! Runs Oncegate guests: the engine, its limits, the door to the world and what stands in it.
+//!
+//! Start at [`Sandbox`]. [`Description`](describe::Description) tells all that is known of a
+//! component without running it; [`policy`] decides what it may do; [`outcome`] is what the agent
+//! hears. Nothing here knows a protocol or a person.
+
+#![cfg_attr(
+    test,
+    allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")
+)]
+
+mod attempt;
+pub mod cache;
+mod call;
+mod credential;
+mod effect;
+pub mod egress;
+pub mod engine;
+mod guest;
+pub mod host;
+pub mod http;
+pub mod limits;
+mod load;
+mod lookup;
+pub mod outcome;
+mod perform;
+mod replay;
+mod sandbox;
+mod settle;
+mod stop;
+mod wasi;
+
+pub use load::{ComponentError, Loaded, load, read};
+pub use sandbox::{CONTEXT_NAMES, CallRequest, DRAIN_MAX, Options, Sandbox, SandboxError, rfc3339, view};
+
+pub mod convert;
+pub mod describe;
+pub mod pack;
+pub mod policy;
+pub mod schema;

@@ -1,0 +1,95 @@
+//! Every limit of the sandbox, with its unit, its default and the reason for it.
+//!
+//! A policy may override each; the name in the policy, in errors and here is the same. Defaults:
+//! [`Limits::default`].
+
+use std::time::Duration;
+
+const KIB: usize = 1024;
+const MIB: usize = 1024 * KIB;
+
+/// Bytes of a component file that are read; the largest language runtimes give 20 MB components.
+pub const COMPONENT_BYTES_MAX: usize = 64 * MIB;
+/// Bytes of stack a guest may use; wasmtime's default.
+pub const STACK_BYTES: usize = 512 * KIB;
+/// Core instances in one component instance: componentize-py's guests have 38.
+pub const CORE_INSTANCES_PER_COMPONENT: u32 = 40;
+/// Memories in one component instance: `QuickJS` guests have 3.
+pub const MEMORIES_PER_COMPONENT: u32 = 4;
+/// Tables in one component instance.
+pub const TABLES_PER_COMPONENT: u32 = 8;
+/// Elements in one table: `StarlingMonkey` has 7,691.
+pub const TABLE_ELEMENTS_MAX: usize = 20_000;
+/// Bytes that one host call may copy out of a guest; wasmtime's default of 128 MiB lets a guest fill
+/// the host's memory.
+pub const HOSTCALL_BYTES_MAX: usize = 4 * MIB;
+/// Resource handles a guest may hold; each costs host memory.
+pub const HANDLES_MAX: usize = 1_000;
+/// Bytes of randomness a guest may ask for at once.
+pub const RANDOM_BYTES_MAX: u64 = 4_096;
+/// How often a running guest is looked at.
+pub const EPOCH_TICK: Duration = Duration::from_millis(1);
+
+/// What one call may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// `memory`: bytes of linear memory in all memories of the instance together.
+    pub memory_bytes_max: usize,
+    /// `wall-time`: from the start of the guest to its end, host calls included.
+    pub wall_time_max: Duration,
+    /// `answer-within`: when the caller is answered `pending`, the guest running on.
+    pub answer_within: Duration,
+    /// `host-calls`: calls of `lookup`, `effect` and `context` together.
+    pub host_calls_max: u32,
+    /// `effects`: effects per call, whatever a contract asks for.
+    pub effects_max: u32,
+    /// `lookups`: lookups per call.
+    pub lookups_max: u32,
+    /// `response`: bytes of an answer's body that the guest sees.
+    pub response_bytes_max: usize,
+    /// `evidence-max`: bytes of an answer that are kept.
+    pub evidence_bytes_max: usize,
+    /// `result`: bytes of the tool's result as JSON.
+    pub result_bytes_max: usize,
+    /// `log`: bytes of the guest's standard output and error that are kept.
+    pub log_bytes_max: usize,
+    /// `connect-within`: until a connection to a provider is set up.
+    pub connect_within: Duration,
+    /// `request-deadline`: from the first byte sent to the last one received.
+    pub request_deadline: Duration,
+    /// `idle`: between two reads of an answer.
+    pub idle_max: Duration,
+    /// `send-within`: from the dispatch commit to the first byte.
+    pub send_within: Duration,
+    /// `attach`: how long a second caller waits for the first one's result.
+    pub attach_max: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            // 64 MiB: `memory.fill` cannot be interrupted and takes about 1 ms per MiB.
+            memory_bytes_max: 64 * MIB,
+            // Longer than a slow provider's whole answer.
+            wall_time_max: Duration::from_secs(60),
+            // Agent frameworks give up after 5 s.
+            answer_within: Duration::from_secs(4),
+            host_calls_max: 10_000,
+            effects_max: 1_000,
+            lookups_max: 1_000,
+            // What a model can read, many times over.
+            response_bytes_max: MIB,
+            // The only copy of a token may be in a large answer; 64 MiB bounds the memory it takes.
+            evidence_bytes_max: 64 * MIB,
+            result_bytes_max: MIB,
+            log_bytes_max: 64 * KIB,
+            connect_within: Duration::from_secs(5),
+            // Providers answer within 30 s or do not.
+            request_deadline: Duration::from_secs(30),
+            idle_max: Duration::from_secs(20),
+            // A process that was stopped in between wakes to a world that has moved on.
+            send_within: Duration::from_secs(10),
+            attach_max: Duration::from_secs(3),
+        }
+    }
+}

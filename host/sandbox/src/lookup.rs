@@ -1,0 +1,91 @@
+//! One lookup: rendered, sent, its answer kept as it came.
+
+use oncegate_contract::{Answer, Operation, Resolved};
+
+use crate::credential::Credential;
+use crate::host::{Host, digest};
+use crate::http::{self, Patience, Witness};
+use crate::limits::Limits;
+use crate::policy::Grant;
+use crate::stop::Stop;
+
+/// Methods that ask and change nothing (RFC 9110, section 9.2.1).
+const SAFE_METHODS: [&str; 2] = ["GET", "HEAD"];
+
+/// A lookup's answer.
+pub(crate) struct Found {
+    /// Parsed.
+    pub(crate) answer: Answer,
+    /// Identity of the request: tenant, account and what was asked.
+    pub(crate) digest: [u8; 32],
+    /// As it came.
+    pub(crate) raw: Vec<u8>,
+}
+
+/// Sends a lookup. It is never answered from an earlier one, and no redirect is followed: a
+/// redirect is an answer like any other.
+pub(crate) async fn send(host: &Host, operation: &Operation, grant: &Grant, resolved: &Resolved, tenant: &str) -> Result<Found, Stop> {
+    if !SAFE_METHODS.contains(&operation.method.as_str()) {
+        return Err(Stop::NotPermitted("lookups by other methods than GET and HEAD are not permitted".to_owned()));
+    }
+    let request = oncegate_contract::render(operation, &grant.url, resolved, None).map_err(crate::call::field_stop)?;
+    let unavailable = |why: String| Stop::Unavailable(why);
+    let secret = secret(grant).await?;
+    let headers = match &secret {
+        Some(secret) => vec![secret.header().map_err(|error| unavailable(error.to_string()))?],
+        None => Vec::new(),
+    };
+    let patience = patience(&host.policy.limits);
+    let sent = http::exchange(&request, &headers, grant.allow_private, patience, &mut Reader)
+        .await
+        .map_err(|error| logged(&operation.name, &error))?;
+    if sent.end != http::End::Complete {
+        tracing::warn!(operation = %operation.name, end = ?sent.end, error = ?sent.error, "a lookup was not answered");
+        return Err(unavailable("the provider did not answer in time".to_owned()));
+    }
+    let mut answer = http::parse(&request.method, &sent.raw, true)
+        .await
+        .map_err(|error| logged(&operation.name, &error))?;
+    if let Some(secret) = &secret {
+        answer.body = secret.scrub(answer.body);
+    }
+    let digest = digest(&[tenant.as_bytes(), grant.account.as_bytes(), request.method.as_bytes(), request.url.as_bytes(), &request.body]);
+    Ok(Found { answer, digest, raw: sent.raw })
+}
+
+/// The credential of a grant, read now.
+pub(crate) async fn secret(grant: &Grant) -> Result<Option<Credential>, Stop> {
+    let Some(usage) = &grant.credential else { return Ok(None) };
+    let secret = Credential::read(usage).await.map_err(|error| {
+        tracing::error!(%error, "a credential cannot be used");
+        Stop::NotSent(format!("the credential {} cannot be used", usage.name))
+    })?;
+    Ok(Some(secret))
+}
+
+/// The guest learns that there is no answer; addresses and causes are for the log.
+fn logged(operation: &str, error: &dyn std::error::Error) -> Stop {
+    tracing::warn!(operation, %error, "a lookup could not be made");
+    Stop::Unavailable("the provider could not be reached or gave no usable answer".to_owned())
+}
+
+pub(crate) fn patience(limits: &Limits) -> Patience {
+    Patience {
+        connect: limits.connect_within,
+        total: limits.request_deadline,
+        idle: limits.idle_max,
+        answer_bytes_max: limits.evidence_bytes_max,
+    }
+}
+
+/// A lookup has no fence, and its answer is kept with the effect that it resolves.
+struct Reader;
+
+#[async_trait::async_trait]
+impl Witness for Reader {
+    async fn before_first_byte(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+
+    async fn received(&mut self, _: u64, _: &[u8]) {}
+}

@@ -1,0 +1,432 @@
+//! What the agent hears: one pure function from the states of a call's effects to a status.
+//!
+//! The guest's own words decide nothing but `result`; the status comes from the ledger.
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+/// Seconds after which a caller that has to wait should ask again.
+const RETRY_AFTER_SECONDS: u32 = 5;
+
+/// The status word of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// Every effect is done now, or it was a read.
+    Done,
+    /// Every effect had been done before; the first receipts are given.
+    AlreadyDone,
+    /// Not known to be finished; it may already have happened.
+    Pending,
+    /// It is proven that nothing happened.
+    Failed,
+    /// The call was not accepted.
+    Refused,
+}
+
+/// Why a call is pending.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Detail {
+    /// The effect is being performed.
+    InProgress,
+    /// Nobody knows yet whether it happened.
+    Unknown,
+    /// It exists at the provider and is not final.
+    Issued,
+    /// It exists and can never be completed.
+    Stranded,
+    /// Contradicting facts; a person has to look.
+    Frozen,
+    /// A person has to approve.
+    AwaitingApproval,
+    /// Some effects are done and the tool has not finished.
+    Incomplete,
+}
+
+/// Why a call was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Code {
+    /// The same identity was used with other values.
+    IdempotencyKeyReused,
+    /// Contract or policy do not allow it.
+    EffectNotPermitted,
+    /// The orchestrator did not give a fact that is needed.
+    ContextMissing,
+    /// The effect was revoked.
+    Revoked,
+    /// The permit is used up.
+    PermitExceeded,
+    /// The target is not in the plan.
+    PlanMismatch,
+    /// The sequence number does not follow the last decided one.
+    SequenceGap,
+    /// The component derives keys in another way than the one the ledger knows.
+    RecipeChanged,
+    /// The arguments do not fit the tool.
+    InvalidArguments,
+    /// The ledger cannot be written; nothing was sent.
+    LedgerUnavailable,
+    /// The tool failed by itself.
+    ToolFailed,
+    /// The tool exceeded a limit.
+    ToolLimit,
+}
+
+/// What the agent should do next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NextAction {
+    /// Nothing.
+    None,
+    /// Wait `retry_after` seconds, then call again with the same arguments.
+    Wait,
+    /// Call again with the same arguments; what is finished will not repeat.
+    CallAgain,
+    /// A person has to decide.
+    AskPerson,
+}
+
+/// One effect of the call, as the ledger has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct EffectView {
+    /// Host-written name of the effect: action and business identifiers.
+    pub label: String,
+    /// State word of the ledger.
+    pub state: String,
+    /// The provider's identifier, once known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub receipt: Option<String>,
+    /// When the ledger came to this state, RFC 3339.
+    pub at: String,
+    /// True for a receipt that the provider's own lookup has not confirmed yet.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub unconfirmed: bool,
+}
+
+/// The object that the agent hears, and that `oncegate call` prints.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Outcome {
+    /// The status word.
+    pub status: Status,
+    /// Why it is pending.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub detail: Option<Detail>,
+    /// Why it was refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub code: Option<Code>,
+    /// True when nothing was sent and the answer is the first one.
+    pub replayed: bool,
+    /// True when the text of the first time differs from this call's.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub reworded: bool,
+    /// The tool's own result.
+    pub result: Value,
+    /// The effects of the call.
+    pub effects: Vec<EffectView>,
+    /// What to do next.
+    pub next_action: NextAction,
+    /// Seconds to wait, with `wait`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_after: Option<u32>,
+    /// One sentence, host-written.
+    pub message: String,
+}
+
+impl Outcome {
+    /// True for the statuses that a protocol reports as an error.
+    #[must_use]
+    pub fn is_error(&self) -> bool {
+        matches!(self.status, Status::Failed | Status::Refused)
+    }
+
+    /// A refusal before or without any effect.
+    #[must_use]
+    pub fn refused(code: Code, message: impl Into<String>) -> Self {
+        Self {
+            status: Status::Refused,
+            detail: None,
+            code: Some(code),
+            replayed: false,
+            reworded: false,
+            result: Value::Null,
+            effects: Vec::new(),
+            next_action: NextAction::None,
+            retry_after: None,
+            message: message.into(),
+        }
+    }
+}
+
+/// How the guest's run ended.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Ended {
+    /// It returned its result.
+    Returned(Value),
+    /// It returned its own error.
+    Failed(Value),
+    /// It trapped; the text is the host's.
+    Trapped(String),
+    /// It exceeded the named limit.
+    Limit(String),
+    /// It still runs.
+    Running,
+}
+
+/// What an effect has come to, for the status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// Done, now or before.
+    Done {
+        /// It was done before this call asked.
+        before: bool,
+    },
+    /// Proven that nothing happened.
+    NoEffect,
+    /// Not settled.
+    Open(Detail),
+    /// This call was refused; the row, if any, is as it was.
+    Refused(Code),
+}
+
+/// One effect that the call asked for, or that its lookups led to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Seen {
+    /// As the agent sees it; none when there is no row.
+    pub view: Option<EffectView>,
+    /// What it has come to.
+    pub fate: Fate,
+    /// The text of the first time differs from this call's.
+    pub reworded: bool,
+    /// The provider's reason or the refusal's explanation, already safe to show.
+    pub reason: Option<String>,
+}
+
+/// Decides the status of a call.
+///
+/// `effects_declared` is the contract's bound on effects of this tool: a tool with one effect whose
+/// effect is done is `done` even if the guest then fails.
+#[must_use]
+pub fn outcome(ended: Ended, seen: &[Seen], effects_declared: u32) -> Outcome {
+    let mut outcome = Outcome {
+        status: Status::Done,
+        detail: None,
+        code: None,
+        replayed: false,
+        reworded: seen.iter().any(|one| one.reworded),
+        result: result(&ended),
+        effects: seen.iter().filter_map(|one| one.view.clone()).collect(),
+        next_action: NextAction::None,
+        retry_after: None,
+        message: String::new(),
+    };
+    if let Some((code, reason)) = refusal(seen) {
+        return refuse(outcome, code, reason);
+    }
+    if let Some(detail) = open(seen) {
+        return pend(outcome, detail, seen);
+    }
+    if ended == Ended::Running {
+        return pend(outcome, Detail::InProgress, seen);
+    }
+    let done = count(seen, |fate| matches!(fate, Fate::Done { .. }));
+    let returned = matches!(ended, Ended::Returned(_));
+    if seen.is_empty() {
+        return without_effects(outcome, ended);
+    }
+    if done == seen.len() && (returned || effects_declared == 1) {
+        return all_done(outcome, seen);
+    }
+    if done == 0 {
+        return failed(outcome, seen);
+    }
+    outcome.next_action = NextAction::CallAgain;
+    pend(outcome, Detail::Incomplete, seen)
+}
+
+fn count(seen: &[Seen], is: impl Fn(&Fate) -> bool) -> usize {
+    seen.iter().filter(|one| is(&one.fate)).count()
+}
+
+fn result(ended: &Ended) -> Value {
+    match ended {
+        Ended::Returned(value) => value.clone(),
+        Ended::Failed(error) => json!({ "error": error }),
+        Ended::Trapped(_) | Ended::Limit(_) | Ended::Running => Value::Null,
+    }
+}
+
+fn refusal(seen: &[Seen]) -> Option<(Code, Option<String>)> {
+    seen.iter().find_map(|one| match one.fate {
+        Fate::Refused(code) => Some((code, one.reason.clone())),
+        _ => None,
+    })
+}
+
+/// The most serious open detail: what needs a person comes before what needs time.
+fn open(seen: &[Seen]) -> Option<Detail> {
+    const ORDER: [Detail; 6] = [
+        Detail::Frozen,
+        Detail::Stranded,
+        Detail::AwaitingApproval,
+        Detail::Unknown,
+        Detail::Issued,
+        Detail::InProgress,
+    ];
+    ORDER.into_iter().find(|detail| seen.iter().any(|one| one.fate == Fate::Open(*detail)))
+}
+
+fn refuse(mut outcome: Outcome, code: Code, reason: Option<String>) -> Outcome {
+    outcome.status = Status::Refused;
+    outcome.code = Some(code);
+    outcome.message = reason.unwrap_or_else(|| refusal_text(code).to_owned());
+    outcome.next_action = match code {
+        Code::LedgerUnavailable => NextAction::CallAgain,
+        Code::IdempotencyKeyReused | Code::Revoked | Code::RecipeChanged | Code::SequenceGap => NextAction::AskPerson,
+        _ => NextAction::None,
+    };
+    outcome
+}
+
+fn refusal_text(code: Code) -> &'static str {
+    match code {
+        Code::IdempotencyKeyReused => "The same effect was asked for before with other values; nothing was sent.",
+        Code::EffectNotPermitted => "This effect is not permitted; nothing was sent.",
+        Code::ContextMissing => "The orchestrator did not give a fact that this tool needs; nothing was sent.",
+        Code::Revoked => "This effect was revoked; nothing was sent.",
+        Code::PermitExceeded => "The permit does not cover this effect; nothing was sent.",
+        Code::PlanMismatch => "This effect is not part of the plan; nothing was sent.",
+        Code::SequenceGap => "The previous effect of this sequence is not decided; nothing was sent.",
+        Code::RecipeChanged => "This tool identifies its effects in another way than before; nothing was sent.",
+        Code::InvalidArguments => "The arguments do not fit the tool; nothing was sent.",
+        Code::LedgerUnavailable => "The ledger cannot be written; nothing was sent.",
+        Code::ToolFailed => "The tool failed; it asked for no effect.",
+        Code::ToolLimit => "The tool exceeded a limit.",
+    }
+}
+
+fn pend(mut outcome: Outcome, detail: Detail, seen: &[Seen]) -> Outcome {
+    let done = count(seen, |fate| matches!(fate, Fate::Done { .. }));
+    outcome.status = Status::Pending;
+    outcome.detail = Some(detail);
+    outcome.next_action = match detail {
+        Detail::Stranded | Detail::Frozen | Detail::AwaitingApproval => NextAction::AskPerson,
+        Detail::Incomplete => NextAction::CallAgain,
+        _ => NextAction::Wait,
+    };
+    outcome.retry_after = (outcome.next_action == NextAction::Wait).then_some(RETRY_AFTER_SECONDS);
+    outcome.message = match detail {
+        Detail::InProgress => "It is being performed and may already have happened. Do not look for another way.".to_owned(),
+        Detail::Unknown => "It may already have happened; the host finds out. Do not look for another way.".to_owned(),
+        Detail::Issued => "It exists at the provider and is not final yet.".to_owned(),
+        Detail::Stranded => "It exists at the provider and cannot be completed; a person has to decide.".to_owned(),
+        Detail::Frozen => "The provider's answers contradict each other; a person has to decide.".to_owned(),
+        Detail::AwaitingApproval => "A person has to approve it first; nothing was sent.".to_owned(),
+        Detail::Incomplete => format!("{done} of {} effects are done; the same call goes on and repeats none of them.", seen.len()),
+    };
+    outcome
+}
+
+fn without_effects(outcome: Outcome, ended: Ended) -> Outcome {
+    let (code, message) = match ended {
+        Ended::Returned(_) | Ended::Running => return Outcome { message: "Done.".to_owned(), ..outcome },
+        Ended::Failed(_) => (Code::ToolFailed, "The tool returned an error; it asked for no effect.".to_owned()),
+        Ended::Trapped(text) => (Code::ToolFailed, format!("The tool stopped without a result: {text}.")),
+        Ended::Limit(name) => (Code::ToolLimit, format!("The tool exceeded the limit {name}.")),
+    };
+    refuse(outcome, code, Some(message))
+}
+
+fn all_done(mut outcome: Outcome, seen: &[Seen]) -> Outcome {
+    let before = seen.iter().all(|one| one.fate == Fate::Done { before: true });
+    outcome.status = if before { Status::AlreadyDone } else { Status::Done };
+    outcome.replayed = before;
+    outcome.message = match (before, outcome.reworded) {
+        (false, _) => "Done.",
+        (true, false) => "This was done before; here is the first receipt.",
+        (true, true) => "This was done before, with other wording; here is the first receipt.",
+    }
+    .to_owned();
+    outcome
+}
+
+fn failed(mut outcome: Outcome, seen: &[Seen]) -> Outcome {
+    outcome.status = Status::Failed;
+    outcome.message = "The provider refused; it is proven that nothing happened.".to_owned();
+    if let Some(reason) = seen.iter().find_map(|one| one.reason.clone()) {
+        let mut result = match std::mem::take(&mut outcome.result) {
+            Value::Object(members) => members,
+            Value::Null => Map::new(),
+            other => Map::from_iter([("value".to_owned(), other)]),
+        };
+        result.insert("provider_reason".to_owned(), Value::String(reason));
+        outcome.result = Value::Object(result);
+    }
+    outcome
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(fate: Fate) -> Seen {
+        let view = EffectView { label: "refund R-1".to_owned(), state: "x".to_owned(), receipt: None, at: String::new(), unconfirmed: false };
+        Seen { view: Some(view), fate, reworded: false, reason: None }
+    }
+
+    const NOW: Fate = Fate::Done { before: false };
+    const BEFORE: Fate = Fate::Done { before: true };
+    const UNKNOWN: Fate = Fate::Open(Detail::Unknown);
+
+    fn status(ended: Ended, fates: &[Fate], declared: u32) -> (Status, Option<Detail>, Option<Code>) {
+        let seen: Vec<_> = fates.iter().copied().map(seen).collect();
+        let outcome = outcome(ended, &seen, declared);
+        (outcome.status, outcome.detail, outcome.code)
+    }
+
+    #[test]
+    fn statuses_come_from_the_effects() {
+        let ok = || Ended::Returned(Value::Null);
+        let err = || Ended::Failed(json!("no"));
+        let trap = || Ended::Trapped("unreachable".to_owned());
+        for (ended, fates, declared, want) in [
+            (ok(), vec![], 1, (Status::Done, None, None)),
+            (ok(), vec![NOW], 1, (Status::Done, None, None)),
+            (ok(), vec![BEFORE], 1, (Status::AlreadyDone, None, None)),
+            (ok(), vec![BEFORE, NOW], 2, (Status::Done, None, None)),
+            (ok(), vec![UNKNOWN], 1, (Status::Pending, Some(Detail::Unknown), None)),
+            (ok(), vec![NOW, UNKNOWN], 2, (Status::Pending, Some(Detail::Unknown), None)),
+            (ok(), vec![Fate::NoEffect], 1, (Status::Failed, None, None)),
+            (ok(), vec![Fate::NoEffect, NOW], 2, (Status::Pending, Some(Detail::Incomplete), None)),
+            (err(), vec![NOW], 1, (Status::Done, None, None)),
+            (err(), vec![BEFORE], 1, (Status::AlreadyDone, None, None)),
+            (trap(), vec![NOW], 1, (Status::Done, None, None)),
+            (trap(), vec![NOW], 2, (Status::Pending, Some(Detail::Incomplete), None)),
+            (trap(), vec![], 1, (Status::Refused, None, Some(Code::ToolFailed))),
+            (err(), vec![], 1, (Status::Refused, None, Some(Code::ToolFailed))),
+            (Ended::Limit("wall-time".to_owned()), vec![], 1, (Status::Refused, None, Some(Code::ToolLimit))),
+            (Ended::Running, vec![], 1, (Status::Pending, Some(Detail::InProgress), None)),
+            (Ended::Running, vec![NOW], 2, (Status::Pending, Some(Detail::InProgress), None)),
+            (ok(), vec![Fate::Refused(Code::Revoked)], 1, (Status::Refused, None, Some(Code::Revoked))),
+        ] {
+            assert_eq!(status(ended.clone(), &fates, declared), want, "{ended:?} {fates:?} {declared}");
+        }
+    }
+
+    #[test]
+    fn a_guest_cannot_claim_success() {
+        let lie = Ended::Returned(json!({ "status": "done", "receipt": "re_fake" }));
+        let outcome = outcome(lie, &[seen(UNKNOWN)], 1);
+        assert_eq!(outcome.status, Status::Pending);
+        assert_eq!(outcome.effects[0].receipt, None);
+    }
+
+    #[test]
+    fn no_message_teaches_how_to_widen_a_grant() {
+        for code in [Code::EffectNotPermitted, Code::ContextMissing, Code::PermitExceeded] {
+            let text = refusal_text(code);
+            assert!(!text.contains("policy") && !text.contains("oncegate"), "{text}");
+        }
+    }
+}

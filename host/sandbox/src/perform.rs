@@ -1,0 +1,322 @@
+//! Steps a to d of an effect's life, and what an existing row answers.
+//!
+//! The key is derived before anything is asked of policy: a stored answer is given even where a new
+//! send would not be allowed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use oncegate_contract::{EffectKey, Fingerprint, Operation, Owner, Resolved, Value};
+use oncegate_ledger::state::{self, Answer, Effect, StateTag};
+use oncegate_ledger::{Append, EffectsError, Event, Expect, StreamKind};
+use tokio::time::Instant;
+
+use crate::attempt::{self, Attempted, Draft};
+use crate::call::{Asked, Call, Fetch, Reply, denied, field_stop};
+use crate::host::{Book, stream};
+use crate::outcome::Detail;
+use crate::policy;
+use crate::settle::{self, Patience};
+use crate::stop::Stop;
+use crate::{replay, settle::Settled};
+
+/// Times a row is looked at again within one request; each time something was learnt.
+const ROUNDS_MAX: usize = 12;
+/// How often an effect that another process performs is looked at.
+const ATTACH_POLL: Duration = Duration::from_millis(20);
+/// Undone epochs that are followed; more is a mistake.
+const EPOCHS_MAX: u32 = 64;
+
+/// One request for an effect, with everything that identifies it.
+pub(crate) struct Wanted<'a> {
+    pub(crate) call: &'a Arc<Call>,
+    pub(crate) book: &'a Book,
+    pub(crate) operation: &'a Operation,
+    pub(crate) resolved: Resolved,
+    pub(crate) fetches: Vec<Fetch>,
+    pub(crate) account: String,
+    pub(crate) recipe: [u8; 32],
+    pub(crate) epoch: u32,
+    pub(crate) key: EffectKey,
+}
+
+/// Performs an operation or answers from its row.
+pub(crate) async fn perform(call: &Arc<Call>, name: &str, given: &[(String, Value)], asked: &mut Asked) -> Result<Reply, Stop> {
+    let operation = call.operation(name, oncegate_contract::EffectClass::Keyed)?;
+    let (resolved, fetches) = call.resolve(operation, given)?;
+    let account = policy::account(&call.host.policy, operation)
+        .ok_or_else(|| Stop::NotPermitted("this operation is not permitted".to_owned()))?;
+    let book = call.host.book()?;
+    let recipe = oncegate_contract::recipe(operation);
+    let key = key_of(call, operation, &account, &resolved, 0)?;
+    let mut wanted = Wanted { call, book, operation, resolved, fetches, account, recipe, epoch: 0, key };
+    for _ in 0..EPOCHS_MAX {
+        asked.key = Some(wanted.key.0);
+        call.count_effect(&wanted.key.0)?;
+        call.note(asked.clone());
+        match wanted.answer(asked).await? {
+            Next::Reply(reply) => return Ok(reply),
+            Next::Epoch(epoch) => {
+                wanted.epoch = epoch;
+                wanted.key = key_of(call, operation, &wanted.account, &wanted.resolved, epoch)?;
+            }
+        }
+    }
+    Err(Stop::Unsettled(Detail::Frozen))
+}
+
+fn key_of(call: &Call, operation: &Operation, account: &str, resolved: &Resolved, epoch: u32) -> Result<EffectKey, Stop> {
+    let owner = Owner { tenant: call.tenant(), account, owner: &call.contract().component.name };
+    oncegate_contract::effect_key(operation, &owner, resolved, epoch).map_err(field_stop)
+}
+
+enum Next {
+    Reply(Reply),
+    Epoch(u32),
+}
+
+/// What one look at the row led to.
+enum Step {
+    /// The row has changed, or something was learnt: look again.
+    Again,
+    End(Next),
+}
+
+impl Wanted<'_> {
+    async fn answer(&self, asked: &mut Asked) -> Result<Next, Stop> {
+        let attach_until = Instant::now() + self.call.limits.attach_max;
+        let mut settled = false;
+        for _ in 0..ROUNDS_MAX {
+            let row = self.row().await?;
+            asked.before.get_or_insert(row.as_ref().is_some_and(|row| row.state == StateTag::Done));
+            match self.step(row, asked, attach_until, &mut settled).await? {
+                Step::Again => {}
+                Step::End(next) => return Ok(next),
+            }
+        }
+        Err(Stop::InProgress)
+    }
+
+    async fn row(&self) -> Result<Option<Effect>, Stop> {
+        self.book.effects.get(self.key.0).await.map_err(|error| ledger_stop(error.into()))
+    }
+
+    async fn step(&self, row: Option<Effect>, asked: &mut Asked, attach_until: Instant, settled: &mut bool) -> Result<Step, Stop> {
+        let differing = self.differing(row.as_ref());
+        let sender = row.as_ref().map_or(state::Sender::Stopped, |row| self.call.host.sender(self.book, row));
+        let answer = state::answer(row.as_ref(), &differing, sender);
+        let answer = match answer {
+            // The later epoch is for those whom the decision names; others hear the earlier one.
+            Answer::Superseded { earlier, .. } => *earlier,
+            other => other,
+        };
+        let Some(row) = row else { return self.dispatch(None, asked).await };
+        asked.reworded = row.generated().is_some_and(|first| first != oncegate_contract::generated_digest(&self.resolved));
+        match answer {
+            Answer::Dispatch { .. } => self.dispatch(Some(&row), asked).await,
+            Answer::Replay => Ok(Step::End(Next::Reply(self.replay(&row).await?))),
+            Answer::InProgress => self.attach(&row, attach_until).await,
+            Answer::SenderLost => self.lost(&row, sender).await,
+            Answer::Classify => {
+                attempt::classify(&self.call.host, self.book, self.key.0, row).await.map_err(attempt_stop)?;
+                Ok(Step::Again)
+            }
+            Answer::Settle | Answer::Issued => self.settle(row, settled).await,
+            Answer::Stranded => Err(Stop::Unsettled(Detail::Stranded)),
+            Answer::Frozen => Err(Stop::Unsettled(Detail::Frozen)),
+            Answer::AwaitingApproval => Err(Stop::AwaitingApproval),
+            Answer::Revoked | Answer::Superseded { .. } => Err(Stop::Revoked),
+            Answer::NextEpoch { epoch } => Ok(Step::End(Next::Epoch(epoch))),
+            Answer::KeyReused(fields) => Err(Stop::KeyReused(fields)),
+        }
+    }
+
+    /// Bound fields that differ from what the row was dispatched with.
+    fn differing(&self, row: Option<&Effect>) -> Vec<String> {
+        let Some((salt, fields)) = row.and_then(Effect::fingerprint) else { return Vec::new() };
+        Fingerprint { salt: *salt, fields: fields.to_vec() }.differing(&self.resolved)
+    }
+
+    async fn replay(&self, row: &Effect) -> Result<Reply, Stop> {
+        let answer = replay::answer(self.book, self.key.0, row, self.operation).await.map_err(attempt_stop)?;
+        Ok(self.call.reply(self.operation, answer, true, Some(true)))
+    }
+
+    /// Waits for what another call or process is doing, for a bounded time.
+    async fn attach(&self, row: &Effect, until: Instant) -> Result<Step, Stop> {
+        while Instant::now() < until {
+            tokio::time::sleep(ATTACH_POLL).await;
+            let now = self.row().await?;
+            let moved = now.as_ref().is_none_or(|now| now.version != row.version);
+            let stopped = self.call.host.sender(self.book, row) != state::Sender::Running;
+            if moved || stopped {
+                return Ok(Step::Again);
+            }
+        }
+        Err(Stop::InProgress)
+    }
+
+    async fn lost(&self, row: &Effect, sender: state::Sender) -> Result<Step, Stop> {
+        attempt::lost(&self.call.host, self.book, self.key.0, row, sender == state::Sender::Stopped).await.map_err(attempt_stop)?;
+        Ok(Step::Again)
+    }
+
+    /// Finds out once per request; where the provider itself drops repeats, sends the stored request
+    /// again.
+    async fn settle(&self, row: Effect, settled: &mut bool) -> Result<Step, Stop> {
+        let open = if row.state == StateTag::Issued { Detail::Issued } else { Detail::Unknown };
+        if std::mem::replace(settled, true) {
+            return Err(Stop::Unsettled(open));
+        }
+        let component = &self.call.component.description.digest;
+        let outcome = settle::settle(&self.call.host, self.book, self.key.0, &row, component, Patience::Brief).await;
+        match outcome {
+            Ok(Settled::Changed) => Ok(Step::Again),
+            Ok(Settled::Open(why)) => {
+                tracing::info!(label = row.label(), %why, "not settled");
+                self.resend(&row, open).await
+            }
+            Err(error) => Err(attempt_stop(error)),
+        }
+    }
+
+    async fn resend(&self, row: &Effect, open: Detail) -> Result<Step, Stop> {
+        let grant = self.call.grant(self.operation).map_err(denied)?;
+        let draft = match attempt::draft_resend(&self.call.host, self.book, self.key.0, self.operation, &grant, row).await {
+            Ok(draft) => draft,
+            Err(why) => {
+                tracing::info!(label = row.label(), %why, "not sent again");
+                return Err(Stop::Unsettled(open));
+            }
+        };
+        self.send(draft).await
+    }
+
+    async fn dispatch(&self, row: Option<&Effect>, asked: &mut Asked) -> Result<Step, Stop> {
+        asked.reworded = false;
+        let contract = self.call.contract();
+        if let Some((key, why)) = contract.unsupported().into_iter().find(|(key, _)| key.starts_with(&format!("operation.{}.", self.operation.name))) {
+            return Err(Stop::NotPermitted(format!("{key}: {why}")));
+        }
+        let grant = self.call.grant(self.operation).map_err(denied)?;
+        let mut also = self.bindings(&grant).await?;
+        self.sequence().await?;
+        let draft = attempt::draft(self, &grant, row, &mut also).await?;
+        self.send(draft).await
+    }
+
+    /// Steps e to h, in a task of its own; this future may be dropped, the task is not.
+    async fn send(&self, draft: Draft) -> Result<Step, Stop> {
+        let host = Arc::clone(&self.call.host);
+        let running = self.call.host.tasks.spawn(attempt::run(host, draft));
+        match running.await {
+            Ok(Ok(Attempted::Ended(effect))) => self.ended(effect).await,
+            Ok(Ok(Attempted::Raced)) => Ok(Step::Again),
+            Ok(Err(error)) => Err(attempt_stop(error)),
+            // It panicked; the row says how far it came.
+            Err(_) => Ok(Step::Again),
+        }
+    }
+
+    async fn ended(&self, effect: Effect) -> Result<Step, Stop> {
+        match effect.state {
+            StateTag::Done => {
+                let answer = replay::answer(self.book, self.key.0, &effect, self.operation).await.map_err(attempt_stop)?;
+                Ok(Step::End(Next::Reply(self.call.reply(self.operation, answer, false, Some(true)))))
+            }
+            StateTag::NoEffect if effect.attempts.last().is_some_and(|attempt| attempt.responded) => {
+                let answer = replay::answer(self.book, self.key.0, &effect, self.operation).await.map_err(attempt_stop)?;
+                Ok(Step::End(Next::Reply(self.call.reply(self.operation, answer, false, Some(false)))))
+            }
+            StateTag::NoEffect => Err(Stop::NotSent("the provider could not be reached".to_owned())),
+            StateTag::Revoked => Err(Stop::Revoked),
+            StateTag::Issued => Err(Stop::Unsettled(Detail::Issued)),
+            _ if effect.frozen => Err(Stop::Unsettled(Detail::Frozen)),
+            // One settling look at once: most time-outs are answered by it.
+            _ => Ok(Step::Again),
+        }
+    }
+
+    /// The recipe and the account that this owner's effects are bound to: checked, or bound now.
+    async fn bindings(&self, grant: &policy::Grant) -> Result<Vec<Append>, Stop> {
+        let mut also = Vec::new();
+        let action = self.operation.action.as_deref().unwrap_or_default();
+        let owner = self.call.contract().component.name.as_str();
+        let stream_id = stream(StreamKind::Recipe, &[owner.as_bytes(), action.as_bytes()]);
+        match self.last(stream_id).await? {
+            Some(Event::RecipeBound { recipe, .. }) if recipe != self.recipe => return Err(Stop::RecipeChanged),
+            Some(_) => {}
+            None => also.push(append(stream_id, Expect::Version(0), Event::RecipeBound { recipe: self.recipe, contract: self.call.contract().digest() })),
+        }
+        let stream_id = stream(StreamKind::Account, &[self.account.as_bytes(), self.operation.endpoint.as_bytes()]);
+        let now = Event::AccountBound {
+            account: self.account.clone(),
+            endpoint: self.operation.endpoint.clone(),
+            url: grant.url.clone(),
+            credential: grant.credential.as_ref().map(|usage| usage.name.clone()),
+        };
+        match self.last(stream_id).await? {
+            Some(first) if !same_account(&first, &now) => return Err(Stop::AccountChanged),
+            Some(_) => {}
+            None => also.push(append(stream_id, Expect::Version(0), now)),
+        }
+        Ok(also)
+    }
+
+    async fn last(&self, stream_id: oncegate_ledger::StreamId) -> Result<Option<Event>, Stop> {
+        let records = self.book.effects.ledger.read(stream_id).await.map_err(|error| Stop::LedgerUnavailable(error.to_string()))?;
+        Ok(records.into_iter().next_back().map(|record| record.event))
+    }
+
+    /// An ordinal is accepted only when the one before it exists and is decided.
+    async fn sequence(&self) -> Result<(), Stop> {
+        let Some((_, _, n)) = &self.resolved.sequence else { return Ok(()) };
+        if *n <= 1 {
+            return Ok(());
+        }
+        let mut previous = self.resolved.clone();
+        if let Some(sequence) = &mut previous.sequence {
+            sequence.2 = n - 1;
+        }
+        let key = key_of(self.call, self.operation, &self.account, &previous, 0)?;
+        let row = self.book.effects.get(key.0).await.map_err(|error| ledger_stop(error.into()))?;
+        let decided = row.as_ref().is_some_and(|row| {
+            matches!(row.state, StateTag::Done | StateTag::NoEffect | StateTag::Revoked | StateTag::Undone | StateTag::Superseded)
+        });
+        if decided {
+            return Ok(());
+        }
+        let state = row.map_or("missing", |row| row.state.as_str());
+        Err(Stop::SequenceGap(format!("number {n} was asked for while number {} is {state}; nothing was sent", n - 1)))
+    }
+}
+
+/// The endpoint's URL or credential may only change by an operator's decision.
+fn same_account(first: &Event, now: &Event) -> bool {
+    let parts = |event: &Event| match event {
+        Event::AccountBound { account, endpoint, url, credential }
+        | Event::AccountRenamed { account, endpoint, url, credential, .. } => Some((account.clone(), endpoint.clone(), url.clone(), credential.clone())),
+        _ => None,
+    };
+    parts(first).is_some_and(|first| Some(first) == parts(now))
+}
+
+pub(crate) fn append(stream: oncegate_ledger::StreamId, expect: Expect, event: Event) -> Append {
+    Append { stream, expect, event, state: None, marks_head: false }
+}
+
+pub(crate) fn ledger_stop(error: EffectsError) -> Stop {
+    tracing::error!(%error, "the ledger");
+    Stop::LedgerUnavailable(error.to_string())
+}
+
+/// After something may have been sent, a ledger that fails leaves the effect unknown.
+fn attempt_stop(error: attempt::AttemptError) -> Stop {
+    match error {
+        attempt::AttemptError::BeforeSending(error) => ledger_stop(error),
+        other => {
+            tracing::error!(error = %other, "an attempt could not be recorded");
+            Stop::Unsettled(Detail::Unknown)
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! What the operator grants: `policy.toml`, and the one decision that is made from it.
+//!
+//! The default is nothing. What a contract declares and what a policy grants must both allow an
+//! operation; neither widens the other. A policy is out of reach of tools and agents: only its
+//! owner's file says what holds, and an unknown key in it is an error.
+
+mod decide;
+mod minimal;
+mod parse;
+mod reader;
+mod units;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+pub use decide::{Denied, Grant, account, decide, tenant};
+pub use units::digest_of;
+
+use crate::describe::Description;
+use crate::limits::Limits;
+
+/// Facts that an orchestrator may give.
+pub const CONTEXT_FACTS: [&str; 7] = [
+    "tenant", "trigger", "run", "sequence", "plan", "permit", "parent",
+];
+
+/// A parsed policy. [`Policy::default`] grants nothing.
+#[derive(Debug, Clone, Default)]
+pub struct Policy {
+    /// Which components may do what for whom.
+    pub components: Vec<ComponentRule>,
+    /// What the operator says about endpoints, by the contract's name for each.
+    pub endpoints: BTreeMap<String, EndpointRule>,
+    /// Where secrets are, by the contract's name for each.
+    pub credentials: BTreeMap<String, CredentialRule>,
+    /// Who may set which fact.
+    pub context: ContextRules,
+    /// Limits of every call.
+    pub limits: Limits,
+}
+
+/// One `[[component]]` entry.
+#[derive(Debug, Clone)]
+pub struct ComponentRule {
+    /// Its line in the file.
+    pub line: usize,
+    /// The component's SHA-256; none: any component.
+    pub digest: Option<[u8; 32]>,
+    /// For whom.
+    pub tenants: Vec<String>,
+    /// Operations granted.
+    pub grant: Vec<String>,
+}
+
+/// One `[endpoint.NAME]` table.
+#[derive(Debug, Clone)]
+pub struct EndpointRule {
+    /// The URL that is used instead of the contract's.
+    pub url: Option<String>,
+    /// The operator's name for the account at the provider: part of every effect's key.
+    pub account: Option<String>,
+    /// `egress = "direct"`: the operator states that bytes not handed over were not sent. A relay
+    /// may send later what it was given, so the default is `relayed`.
+    pub egress_direct: bool,
+    /// Whether private, loopback and link-local addresses may be connected to.
+    pub allow_private: bool,
+}
+
+/// One `[credential.NAME]` table.
+#[derive(Debug, Clone)]
+pub struct CredentialRule {
+    /// Where the secret is.
+    pub source: CredentialSource,
+    /// Where it goes.
+    pub attach: Attach,
+    /// The text that is sent, with `{secret}` in it.
+    pub format: String,
+}
+
+/// Where a secret is read from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CredentialSource {
+    /// An environment variable of the host.
+    Env(String),
+    /// A file.
+    File(std::path::PathBuf),
+    /// A program that prints it; words separated by spaces, no shell.
+    Command(String),
+}
+
+impl fmt::Display for CredentialSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Env(name) => write!(f, "env:{name}"),
+            Self::File(path) => write!(f, "file:{}", path.display()),
+            Self::Command(line) => write!(f, "command:{line}"),
+        }
+    }
+}
+
+/// Where a secret goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Attach {
+    /// A request header of that name.
+    Header(String),
+    /// A query parameter of that name.
+    Query(String),
+}
+
+/// The credential of one granted operation. Holds no secret.
+#[derive(Debug, Clone)]
+pub struct CredentialUse {
+    /// The contract's name for it.
+    pub name: String,
+    /// Where the secret is.
+    pub source: CredentialSource,
+    /// Where it goes.
+    pub attach: Attach,
+    /// The text that is sent, with `{secret}` in it.
+    pub format: String,
+}
+
+impl CredentialUse {
+    /// The header that carries the secret, if one does.
+    #[must_use]
+    pub fn header(&self) -> Option<&str> {
+        match &self.attach {
+            Attach::Header(name) => Some(name),
+            Attach::Query(_) => None,
+        }
+    }
+
+    /// The query parameter that carries the secret, if one does.
+    #[must_use]
+    pub fn query(&self) -> Option<&str> {
+        match &self.attach {
+            Attach::Query(name) => Some(name),
+            Attach::Header(_) => None,
+        }
+    }
+}
+
+/// A way in which a fact reaches the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Setter {
+    /// `--context` of `call` and `serve`.
+    Serve,
+    /// MCP's `_meta`.
+    Meta,
+    /// The HTTP header `Oncegate-Context`.
+    Header,
+}
+
+/// Who may set which fact. A fact that the policy does not name may be set by `serve` only.
+#[derive(Debug, Clone, Default)]
+pub struct ContextRules {
+    named: BTreeMap<String, Vec<Setter>>,
+}
+
+impl ContextRules {
+    /// Whether `setter` may give the fact; an unknown fact may be given by nobody.
+    #[must_use]
+    pub fn may_set(&self, fact: &str, setter: Setter) -> bool {
+        match self.named.get(fact) {
+            Some(setters) => setters.contains(&setter),
+            None => CONTEXT_FACTS.contains(&fact) && setter == Setter::Serve,
+        }
+    }
+}
+
+/// One thing that is wrong with a policy.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{file}:{line}: {key}: {message}")]
+pub struct PolicyError {
+    /// The file, as it was named.
+    pub file: String,
+    /// Counted from 1.
+    pub line: usize,
+    /// The key, with the tables it is in.
+    pub key: String,
+    /// What was asked, what is wrong, what to do.
+    pub message: String,
+}
+
+/// Everything that is wrong with a policy, in the file's order; never empty.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PolicyErrors(Vec<PolicyError>);
+
+impl PolicyErrors {
+    /// The errors.
+    #[must_use]
+    pub fn errors(&self) -> &[PolicyError] {
+        &self.0
+    }
+}
+
+impl fmt::Display for PolicyErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, error) in self.0.iter().enumerate() {
+            let line_end = if index == 0 { "" } else { "\n" };
+            write!(f, "{line_end}{error}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for PolicyErrors {}
+
+impl Policy {
+    /// Reads a policy; `file` is how errors name it.
+    ///
+    /// # Errors
+    /// All that is wrong, at once: unknown keys, wrong values, and keys of features that this
+    /// version does not have, because ignoring one of those would grant more than its author wrote.
+    pub fn parse(file: &str, text: &str) -> Result<Self, PolicyErrors> {
+        parse::parse(file, text)
+    }
+
+    /// The text for `oncegate policy init`: the least that lets the component work, all of it
+    /// commented out and explained. Without the leading `# ` of each line it parses.
+    #[must_use]
+    pub fn minimal(description: &Description) -> String {
+        minimal::text(description)
+    }
+
+    /// What a careful operator would want to know about a policy that parses.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<String> {
+        let any = self.components.iter().filter(|rule| rule.digest.is_none());
+        any.map(|rule| {
+            format!(
+                "line {}: this [[component]] has no digest, so it grants to every component, also to ones that do not exist yet",
+                rule.line
+            )
+        })
+        .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,244 @@
+//! The one decision: may this component do this operation for this tenant, and how.
+//!
+//! A pure function of the policy, the contract and the digest: no clock, no file, no environment.
+
+use std::collections::BTreeSet;
+
+use oncegate_contract::{Contract, EffectClass, Operation};
+
+use super::parse::base_url;
+use super::{ComponentRule, CredentialUse, EndpointRule, Policy};
+use crate::describe::digest_text;
+use crate::limits::Limits;
+
+/// What an operation was granted.
+#[derive(Debug, Clone)]
+pub struct Grant {
+    /// For whom: the context's tenant, or the policy's only one.
+    pub tenant: String,
+    /// The owner of the operation's actions: the contract's component name.
+    pub owner: String,
+    /// The base URL: the policy's for the endpoint, else the contract's.
+    pub url: String,
+    /// The account at the provider; empty for lookups at an endpoint that names none.
+    pub account: String,
+    /// Whether private addresses may be connected to.
+    pub allow_private: bool,
+    /// Whether the operator states that nothing stands between this host and the provider.
+    pub egress_direct: bool,
+    /// The credential to attach.
+    pub credential: Option<CredentialUse>,
+    /// Limits of the call.
+    pub limits: Limits,
+}
+
+/// Why an operation is not granted, in two texts.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{operator}")]
+pub struct Denied {
+    agent: String,
+    operator: String,
+    missing: Option<&'static str>,
+}
+
+impl Denied {
+    fn new(operation: &str, operator: String) -> Self {
+        let operation = oncegate_contract::safe_text(operation);
+        Self {
+            agent: format!("The operation {operation} is not permitted here."),
+            operator,
+            missing: None,
+        }
+    }
+
+    fn without_tenant(operator: String) -> Self {
+        Self {
+            agent: "The orchestrator did not say for which tenant this call is.".into(),
+            operator,
+            missing: Some("tenant"),
+        }
+    }
+
+    /// For the agent: says that it is so, and nothing about how it could be otherwise.
+    #[must_use]
+    pub fn for_agent(&self) -> &str {
+        &self.agent
+    }
+
+    /// For the operator and the log: says what in the policy would have to change.
+    #[must_use]
+    pub fn for_operator(&self) -> &str {
+        &self.operator
+    }
+
+    /// The fact that the orchestrator did not give, if that is why.
+    #[must_use]
+    pub const fn context_missing(&self) -> Option<&'static str> {
+        self.missing
+    }
+}
+
+/// Decides. `tenant` is the context's; empty when nobody gave one.
+///
+/// # Errors
+/// [`Denied`] for everything that is not granted by name.
+pub fn decide(
+    policy: &Policy,
+    contract: &Contract,
+    digest: &[u8; 32],
+    tenant: &str,
+    operation: &str,
+) -> Result<Grant, Denied> {
+    let Some(declared) = contract.operations.get(operation) else {
+        return Err(Denied::new(
+            operation,
+            format!("the contract of {} declares no operation {operation}", contract.component.name),
+        ));
+    };
+    let tenant = self::tenant(policy, digest, tenant)?;
+    let rule = granting(policy, digest, &tenant, operation)?;
+    let name = &declared.endpoint;
+    let deny = |why: String| Denied::new(operation, why);
+    let endpoint = policy.endpoints.get(name).ok_or_else(|| {
+        deny(format!("the policy has no [endpoint.{name}], which {operation} is sent to; add it with `account` and, to bind the address, `url`"))
+    })?;
+    let url = url(contract, name, endpoint).map_err(deny)?;
+    let account = match (&endpoint.account, declared.effect) {
+        (Some(account), _) => account.clone(),
+        (None, EffectClass::None) => String::new(),
+        (None, EffectClass::Keyed) => {
+            return Err(deny(format!("[endpoint.{name}] has no `account`, which is part of the key of {operation}")));
+        }
+    };
+    Ok(Grant {
+        tenant,
+        owner: contract.component.name.clone(),
+        url,
+        account,
+        allow_private: endpoint.allow_private,
+        egress_direct: endpoint.egress_direct,
+        credential: credential(policy, contract, rule, name).map_err(deny)?,
+        limits: policy.limits,
+    })
+}
+
+/// The account that the policy names for the operation's endpoint.
+#[must_use]
+pub fn account(policy: &Policy, operation: &Operation) -> Option<String> {
+    policy.endpoints.get(&operation.endpoint)?.account.clone()
+}
+
+fn matching<'a>(
+    policy: &'a Policy,
+    digest: &'a [u8; 32],
+) -> impl Iterator<Item = &'a ComponentRule> {
+    let fits = |rule: &&ComponentRule| rule.digest.is_none_or(|wanted| wanted == *digest);
+    policy.components.iter().filter(fits)
+}
+
+/// The tenant of a call: the one given, else the policy's only one.
+///
+/// # Errors
+/// If none was given and the policy names several, or none for this component: a default beside
+/// named tenants would mix their effects.
+pub fn tenant(policy: &Policy, digest: &[u8; 32], given: &str) -> Result<String, Denied> {
+    if !given.is_empty() {
+        return Ok(given.to_owned());
+    }
+    let mine: BTreeSet<&str> = matching(policy, digest)
+        .flat_map(|rule| rule.tenants.iter().map(String::as_str))
+        .collect();
+    let everyone: BTreeSet<&str> = policy
+        .components
+        .iter()
+        .flat_map(|rule| rule.tenants.iter().map(String::as_str))
+        .collect();
+    match (mine.first(), everyone.len()) {
+        (Some(only), 1) => Ok((*only).to_owned()),
+        (None, _) => Err(Denied::new(
+            "asked for",
+            format!("no [[component]] of the policy is for {}; add one with `digest`, `tenants` and `grant`", digest_text(digest)),
+        )),
+        (_, count) => Err(Denied::without_tenant(format!(
+            "the context has no `tenant` and the policy names {count}; give one with --context tenant=NAME"
+        ))),
+    }
+}
+
+/// The entry that grants the operation; one that pins the digest counts before one that does not.
+fn granting<'a>(
+    policy: &'a Policy,
+    digest: &'a [u8; 32],
+    tenant: &str,
+    operation: &str,
+) -> Result<&'a ComponentRule, Denied> {
+    let digest_words = digest_text(digest);
+    let all: Vec<&ComponentRule> = matching(policy, digest).collect();
+    if all.is_empty() {
+        return Err(Denied::new(
+            operation,
+            format!("no [[component]] of the policy is for {digest_words}; add one with `digest`, `tenants` and `grant`"),
+        ));
+    }
+    let for_tenant: Vec<&ComponentRule> = all
+        .into_iter()
+        .filter(|rule| rule.tenants.iter().any(|name| name == tenant))
+        .collect();
+    if for_tenant.is_empty() {
+        return Err(Denied::new(
+            operation,
+            format!("no [[component]] for {digest_words} lists the tenant {tenant:?} under `tenants`"),
+        ));
+    }
+    for_tenant
+        .into_iter()
+        .filter(|rule| rule.grant.iter().any(|name| name == operation))
+        .max_by_key(|rule| rule.digest.is_some())
+        .ok_or_else(|| {
+            Denied::new(
+                operation,
+                format!("no [[component]] for {digest_words} and the tenant {tenant:?} lists {operation} under `grant`"),
+            )
+        })
+}
+
+fn url(contract: &Contract, name: &str, endpoint: &EndpointRule) -> Result<String, String> {
+    let declared = contract.endpoints.get(name).map(|endpoint| &endpoint.url);
+    let url = endpoint
+        .url
+        .as_ref()
+        .or(declared)
+        .ok_or_else(|| format!("neither [endpoint.{name}] nor the contract has a `url`"))?;
+    let parsed = base_url(url).map_err(|why| format!("the URL of the endpoint {name}: {why}"))?;
+    // Plain HTTP shows a credential and an effect to whoever is on the way.
+    if parsed.scheme() == "http" && !endpoint.allow_private {
+        return Err(format!("[endpoint.{name}] is reached over plain http, which is allowed only together with `allow-private = true`; use https"));
+    }
+    Ok(url.clone())
+}
+
+fn credential(
+    policy: &Policy,
+    contract: &Contract,
+    rule: &ComponentRule,
+    name: &str,
+) -> Result<Option<CredentialUse>, String> {
+    let wanted = contract.endpoints.get(name).and_then(|e| e.credential.as_ref());
+    let Some(wanted) = wanted else {
+        return Ok(None);
+    };
+    let Some(found) = policy.credentials.get(wanted) else {
+        return Err(format!("the policy has no [credential.{wanted}], which the endpoint {name} needs"));
+    };
+    // Whoever can bring a component could otherwise have the secret sent to a URL of his own.
+    let bound = policy.endpoints.get(name).is_some_and(|e| e.url.is_some());
+    if rule.digest.is_none() && !bound {
+        return Err(format!("[[component]] at line {} names no digest, so the contract's own URL would decide where [credential.{wanted}] goes; give `digest` there or `url` in [endpoint.{name}]", rule.line));
+    }
+    Ok(Some(CredentialUse {
+        name: wanted.clone(),
+        source: found.source.clone(),
+        attach: found.attach.clone(),
+        format: found.format.clone(),
+    }))
+}

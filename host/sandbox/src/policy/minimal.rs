@@ -1,0 +1,146 @@
+//! The text that `oncegate policy init` starts a policy with.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use oncegate_contract::{EffectClass, safe_text};
+
+use super::CONTEXT_FACTS;
+use crate::describe::Description;
+
+const HEAD: &str = "\
+## What the component below may do here. As it stands this file grants nothing: every line is
+## commented out. Read each, take away the leading `# ` of those you agree with, keep the rest.
+## An unknown key is an error. No tool and no agent can read or change this file.
+";
+const COMPONENT: &str = "
+## One entry for each build that you reviewed; the digest pins its code and its contract. Without
+## `digest` the entry would be for every component.
+";
+const TENANTS: &str = "\
+## For whom it acts. With one tenant in the whole file the context need not name it.
+";
+const GRANT: &str = "## Operations that you allow; the contract declares no others.\n";
+const ENDPOINT: &str = "
+## Where requests to this endpoint go (without `url`: to the contract's URL), and your own name for the
+## account there, which is part of the key of every effect: never change it for the same account.
+## `egress = \"direct\"` is your statement that no proxy or relay can send what this host did not.
+";
+const CREDENTIAL: &str = "
+## Where the secret is (env:VARIABLE, file:/path or command:program) and how it is sent.
+";
+const CONTEXT: &str = "
+## Who may set the facts that the contract uses: \"serve\" (--context), \"meta\" (MCP), \"header\" (HTTP).
+";
+const LIMITS: &str = "
+## Limits of each call; these are some of the defaults.
+# [limits]
+# memory = \"64MiB\"
+# wall-time = \"60s\"
+# answer-within = \"4s\"
+";
+
+pub(super) fn text(description: &Description) -> String {
+    let mut text = String::from(HEAD);
+    if description.contract.operations.is_empty() {
+        text.push_str("##\n## This component declares no operation: it only computes and needs no grant.\n");
+    } else {
+        component(&mut text, description);
+        endpoints(&mut text, description);
+        context(&mut text, description);
+    }
+    text.push_str(LIMITS);
+    text
+}
+
+/// Writing into a string cannot fail.
+macro_rules! put {
+    ($text:expr, $($arg:tt)*) => {{ let _ = writeln!($text, $($arg)*); }};
+}
+
+fn component(text: &mut String, description: &Description) {
+    let contract = &description.contract;
+    text.push_str(COMPONENT);
+    put!(text, "## {}", safe_text(&contract.component.name));
+    put!(text, "# [[component]]");
+    put!(text, "# digest = \"{}\"", description.digest_text());
+    text.push_str(TENANTS);
+    put!(text, "# tenants = [\"main\"]");
+    text.push_str(GRANT);
+    put!(text, "# grant = [");
+    for operation in contract.operations.values() {
+        let does = match operation.effect {
+            EffectClass::None => "looks up",
+            EffectClass::Keyed => "acts",
+        };
+        put!(
+            text,
+            "#   {}, # {does}: {} at {}",
+            quoted(&operation.name),
+            safe_text(&operation.method),
+            safe_text(&operation.endpoint),
+        );
+    }
+    put!(text, "# ]");
+}
+
+fn endpoints(text: &mut String, description: &Description) {
+    let contract = &description.contract;
+    let mut credentials = BTreeSet::new();
+    for (name, endpoint) in &contract.endpoints {
+        text.push_str(ENDPOINT);
+        put!(text, "# [endpoint.{}]", quoted(name));
+        put!(text, "# url = {}", quoted(&endpoint.url));
+        put!(text, "# account = \"main\"");
+        put!(text, "# egress = \"relayed\"");
+        put!(text, "# allow-private = false");
+        credentials.extend(endpoint.credential.as_deref());
+    }
+    for name in credentials {
+        text.push_str(CREDENTIAL);
+        let variable: String = name
+            .chars()
+            .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' })
+            .collect();
+        put!(text, "# [credential.{}]", quoted(name));
+        put!(text, "# from = \"env:{variable}_KEY\"");
+        put!(text, "# attach = \"header:Authorization\"");
+        put!(text, "# format = \"Bearer {{secret}}\"");
+    }
+}
+
+fn context(text: &mut String, description: &Description) {
+    let contract = &description.contract;
+    let facts: BTreeSet<&str> = contract
+        .tools
+        .keys()
+        .flat_map(|tool| contract.context_facts(tool))
+        .filter(|fact| CONTEXT_FACTS.contains(fact))
+        .collect();
+    if facts.is_empty() {
+        return;
+    }
+    text.push_str(CONTEXT);
+    put!(text, "# [context]");
+    for fact in facts {
+        put!(text, "# {fact} = [\"serve\"]");
+    }
+}
+
+/// As a TOML string on one line, which is also a key.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            c if c.is_control() => put_escape(&mut quoted, c),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+fn put_escape(quoted: &mut String, c: char) {
+    let _ = write!(quoted, "\\u{:04X}", u32::from(c));
+}

@@ -1,0 +1,345 @@
+//! The tables of `policy.toml`.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use toml::de::{DeTable, DeValue};
+use url::Url;
+
+use super::reader::{Reader, Table};
+use super::units;
+use super::{
+    Attach, CONTEXT_FACTS, ComponentRule, ContextRules, CredentialRule, CredentialSource,
+    EndpointRule, Policy, PolicyErrors, Setter,
+};
+use crate::limits::Limits;
+
+/// Top-level keys of features that this version does not have.
+const LATER: [&str; 5] = ["approve", "approvers", "exclusive", "retention", "signer"];
+/// The same, in `[[component]]`.
+const LATER_COMPONENT: [&str; 6] = [
+    "signer",
+    "lineage",
+    "requires",
+    "requires-plan",
+    "bounds",
+    "trust-docs",
+];
+/// Headers that say how a message is framed or routed: never a place for a secret.
+const FRAMING_HEADERS: [&str; 10] = [
+    "host",
+    "content-length",
+    "transfer-encoding",
+    "connection",
+    "upgrade",
+    "te",
+    "trailer",
+    "expect",
+    "proxy-authorization",
+    "proxy-connection",
+];
+
+pub(super) fn parse(file: &str, text: &str) -> Result<Policy, PolicyErrors> {
+    let mut reader = Reader::new(file, text);
+    let (root, errors) = DeTable::parse_recoverable(text);
+    if !errors.is_empty() {
+        for error in &errors {
+            reader.syntax(error);
+        }
+        return reader.finish(Policy::default());
+    }
+    let root = Reader::root(root.get_ref());
+    let known = ["component", "endpoint", "credential", "context", "limits"];
+    reader.only(&root, &known, &LATER);
+    let policy = Policy {
+        components: components(&mut reader, &root),
+        endpoints: named(&mut reader, &root, "endpoint", endpoint),
+        credentials: named(&mut reader, &root, "credential", credential),
+        context: context(&mut reader, &root),
+        limits: limits(&mut reader, &root),
+    };
+    reader.finish(policy)
+}
+
+/// The tables `[kind.NAME]`. One that is wrong is left out: its error is on record.
+fn named<'a, T>(
+    reader: &mut Reader<'a>,
+    root: &Table<'a>,
+    kind: &str,
+    read: fn(&mut Reader<'a>, &Table<'a>) -> Option<T>,
+) -> BTreeMap<String, T> {
+    let Some(table) = reader.table(root, kind) else {
+        return BTreeMap::new();
+    };
+    let tables = reader.tables(&table).into_iter();
+    tables
+        .filter_map(|(name, table)| Some((name, read(reader, &table)?)))
+        .collect()
+}
+
+fn components<'a>(reader: &mut Reader<'a>, root: &Table<'a>) -> Vec<ComponentRule> {
+    let tables = reader.list(root, "component").into_iter();
+    tables
+        .map(|table| {
+            reader.only(&table, &["digest", "tenants", "grant"], &LATER_COMPONENT);
+            let digest = reader.string(&table, "digest");
+            let digest = digest.and_then(|text| {
+                let digest = units::digest_of(text);
+                if digest.is_none() {
+                    reader.bad(&table, "digest", "expected `sha256:` and 64 hexadecimal digits, as `oncegate inspect` prints it");
+                }
+                digest
+            });
+            ComponentRule {
+                line: table.line,
+                digest,
+                tenants: names(reader, &table, "tenants"),
+                grant: names(reader, &table, "grant"),
+            }
+        })
+        .collect()
+}
+
+/// A list that must be there and may hold no wildcard: a grant names what it grants.
+fn names<'a>(reader: &mut Reader<'a>, table: &Table<'a>, key: &str) -> Vec<String> {
+    if reader.get(table, key).is_none() {
+        reader.bad(table, key, "missing; there is no default, name each one");
+        return Vec::new();
+    }
+    let names = reader.strings(table, key).unwrap_or_default();
+    for name in &names {
+        if oncegate_contract::safe_text(name) != *name {
+            reader.bad(
+                table,
+                key,
+                format!("{name:?} is no name: letters, digits and . _ : @ + - only; there are no wildcards"),
+            );
+        }
+    }
+    names
+}
+
+fn endpoint<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> Option<EndpointRule> {
+    let known = ["url", "account", "egress", "allow-private"];
+    reader.only(table, &known, &["account-is"]);
+    let url = reader.string(table, "url");
+    if let Some(Err(why)) = url.map(base_url) {
+        reader.bad(table, "url", why);
+    }
+    let account = reader.string(table, "account");
+    if account.is_some_and(|name| oncegate_contract::safe_text(name) != name) {
+        reader.bad(
+            table,
+            "account",
+            "expected a name of letters, digits and . _ : @ + -",
+        );
+    }
+    let egress_direct = match reader.string(table, "egress") {
+        Some("direct") => true,
+        None | Some("relayed") => false,
+        Some(_) => {
+            reader.bad(table, "egress", "expected \"direct\" or \"relayed\"");
+            false
+        }
+    };
+    Some(EndpointRule {
+        url: url.map(str::to_owned),
+        account: account.map(str::to_owned),
+        egress_direct,
+        allow_private: reader.boolean(table, "allow-private").unwrap_or(false),
+    })
+}
+
+/// Whether the text is a URL that a request's path can be put behind.
+pub(super) fn base_url(text: &str) -> Result<Url, String> {
+    let url = Url::parse(text).map_err(|error| format!("not a URL: {error}"))?;
+    if !matches!(url.scheme(), "https" | "http") || !url.has_host() {
+        return Err("expected https://HOST or http://HOST".into());
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("a URL must not hold a user or password; use a [credential.NAME]".into());
+    }
+    if url.query().is_some() || url.fragment().is_some() {
+        return Err("a base URL has no query and no fragment".into());
+    }
+    Ok(url)
+}
+
+fn credential<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> Option<CredentialRule> {
+    reader.only(table, &["from", "attach", "format"], &["keyring"]);
+    let source = required(reader, table, "from", source);
+    let attach = required(reader, table, "attach", attach);
+    let format = reader.string(table, "format").unwrap_or("{secret}");
+    let once = format.matches("{secret}").count() == 1;
+    if !once || format.chars().any(char::is_control) {
+        reader.bad(
+            table,
+            "format",
+            "expected one line of text with {secret} in it once, such as \"Bearer {secret}\"",
+        );
+    }
+    Some(CredentialRule {
+        source: source?,
+        attach: attach?,
+        format: format.to_owned(),
+    })
+}
+
+fn required<'a, T>(
+    reader: &mut Reader<'a>,
+    table: &Table<'a>,
+    key: &str,
+    read: fn(&str) -> Result<T, String>,
+) -> Option<T> {
+    if reader.get(table, key).is_none() {
+        reader.bad(table, key, "missing");
+        return None;
+    }
+    match read(reader.string(table, key)?) {
+        Ok(value) => Some(value),
+        Err(why) => {
+            reader.bad(table, key, why);
+            None
+        }
+    }
+}
+
+fn source(text: &str) -> Result<CredentialSource, String> {
+    let asked = "expected \"env:VARIABLE\", \"file:/path\" or \"command:program argument\"";
+    let (kind, rest) = text.split_once(':').ok_or(asked)?;
+    let rest = rest.trim();
+    match kind {
+        "keyring" => Err("keyring is not in this version; use env:, file: or command:".into()),
+        _ if rest.is_empty() => Err(asked.into()),
+        "env" => Ok(CredentialSource::Env(rest.into())),
+        "file" if Path::new(rest).is_absolute() => {
+            Ok(CredentialSource::File(PathBuf::from(rest)))
+        }
+        "file" => Err("expected an absolute path after file:".into()),
+        "command" => Ok(CredentialSource::Command(rest.into())),
+        _ => Err(asked.into()),
+    }
+}
+
+fn attach(text: &str) -> Result<Attach, String> {
+    let asked = "expected \"header:NAME\" or \"query:NAME\"";
+    match text.split_once(':') {
+        Some(("header", name)) => {
+            let header = http::HeaderName::try_from(name);
+            let header = header.map_err(|_| format!("{name:?} is no header name"))?;
+            if FRAMING_HEADERS.contains(&header.as_str()) {
+                return Err(format!(
+                    "the header {name} frames or routes a request and cannot carry a secret"
+                ));
+            }
+            Ok(Attach::Header(name.into()))
+        }
+        Some(("query", name)) if oncegate_contract::safe_text(name) == name => {
+            Ok(Attach::Query(name.into()))
+        }
+        _ => Err(asked.into()),
+    }
+}
+
+fn context<'a>(reader: &mut Reader<'a>, root: &Table<'a>) -> ContextRules {
+    let mut rules = ContextRules::default();
+    let Some(table) = reader.table(root, "context") else {
+        return rules;
+    };
+    reader.only(&table, &CONTEXT_FACTS, &[]);
+    for fact in CONTEXT_FACTS {
+        let Some(names) = reader.strings(&table, fact) else {
+            continue;
+        };
+        let setters = names.iter().map(|name| match name.as_str() {
+            "serve" => Some(Setter::Serve),
+            "meta" => Some(Setter::Meta),
+            "header" => Some(Setter::Header),
+            _ => None,
+        });
+        match setters.collect::<Option<Vec<_>>>() {
+            Some(setters) => {
+                rules.named.insert(fact.into(), setters);
+            }
+            None => reader.bad(&table, fact, "expected a list of \"serve\", \"meta\", \"header\""),
+        }
+    }
+    rules
+}
+
+/// A limit's value in [`Limits`].
+enum Slot<'a> {
+    Size(&'a mut usize),
+    Time(&'a mut Duration),
+    Count(&'a mut u32),
+}
+
+fn slots(limits: &mut Limits) -> [(&'static str, Slot<'_>); 15] {
+    [
+        ("memory", Slot::Size(&mut limits.memory_bytes_max)),
+        ("wall-time", Slot::Time(&mut limits.wall_time_max)),
+        ("answer-within", Slot::Time(&mut limits.answer_within)),
+        ("host-calls", Slot::Count(&mut limits.host_calls_max)),
+        ("effects", Slot::Count(&mut limits.effects_max)),
+        ("lookups", Slot::Count(&mut limits.lookups_max)),
+        ("response", Slot::Size(&mut limits.response_bytes_max)),
+        ("evidence-max", Slot::Size(&mut limits.evidence_bytes_max)),
+        ("result", Slot::Size(&mut limits.result_bytes_max)),
+        ("log", Slot::Size(&mut limits.log_bytes_max)),
+        ("connect-within", Slot::Time(&mut limits.connect_within)),
+        ("request-deadline", Slot::Time(&mut limits.request_deadline)),
+        ("idle", Slot::Time(&mut limits.idle_max)),
+        ("send-within", Slot::Time(&mut limits.send_within)),
+        ("attach", Slot::Time(&mut limits.attach_max)),
+    ]
+}
+
+fn limits<'a>(reader: &mut Reader<'a>, root: &Table<'a>) -> Limits {
+    let mut limits = Limits::default();
+    let Some(table) = reader.table(root, "limits") else {
+        return limits;
+    };
+    let slots = slots(&mut limits);
+    let known: Vec<&str> = slots.iter().map(|(name, _)| *name).collect();
+    reader.only(&table, &known, &[]);
+    for (name, slot) in slots {
+        let Some((value, _)) = reader.get(&table, name) else {
+            continue;
+        };
+        let asked = match slot {
+            Slot::Size(slot) => set(slot, sized(value), "a size above 0 such as \"64MiB\""),
+            Slot::Time(slot) => set(slot, timed(value), "a duration above 0 such as \"30s\" or \"500ms\""),
+            Slot::Count(slot) => set(slot, counted(value), "a whole number from 0 to 4294967295"),
+        };
+        if let Err(asked) = asked {
+            reader.bad(&table, name, format!("expected {asked}"));
+        }
+    }
+    limits
+}
+
+fn set<T>(slot: &mut T, value: Option<T>, asked: &'static str) -> Result<(), &'static str> {
+    *slot = value.ok_or(asked)?;
+    Ok(())
+}
+
+fn integer(value: &DeValue<'_>) -> Option<u64> {
+    let integer = value.as_integer()?;
+    u64::from_str_radix(integer.as_str(), integer.radix()).ok()
+}
+
+fn sized(value: &DeValue<'_>) -> Option<usize> {
+    let plain = integer(value).and_then(|number| usize::try_from(number).ok());
+    let size = plain.or_else(|| value.as_str().and_then(units::size))?;
+    (size > 0).then_some(size)
+}
+
+fn timed(value: &DeValue<'_>) -> Option<Duration> {
+    let duration = value.as_str().and_then(units::duration)?;
+    (!duration.is_zero()).then_some(duration)
+}
+
+fn counted(value: &DeValue<'_>) -> Option<u32> {
+    integer(value).and_then(|number| u32::try_from(number).ok())
+}

@@ -1,0 +1,331 @@
+//! The library's front door: load components, call tools, settle what is open.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use oncegate_ledger::hosts::Hosts;
+use oncegate_ledger::state::{Effect, StateTag};
+use oncegate_ledger::{Effects, Event, Ledger, LedgerError, StreamId, StreamKind};
+use serde_json::Value;
+
+use crate::cache::{Cache, CacheError};
+use crate::call::{Asked, Call};
+use crate::convert;
+use crate::describe::ToolDescription;
+use crate::engine::{EngineError, Runtime};
+use crate::guest::{self, Run};
+use crate::host::{Book, Clock, Host};
+use crate::load::{self, ComponentError, Loaded};
+use crate::outcome::{self, Code, Detail, EffectView, Ended, Fate, Outcome, Seen};
+use crate::policy::{self, Policy};
+use crate::settle::{self, Patience};
+use crate::stop::Stop;
+use crate::wasi::Log;
+
+/// Facts that an orchestrator may give.
+pub const CONTEXT_NAMES: [&str; 7] = ["tenant", "trigger", "run", "sequence", "plan", "permit", "parent"];
+/// Bytes of one fact: identifiers, not documents.
+pub const CONTEXT_VALUE_BYTES_MAX: usize = 512;
+
+/// What a sandbox is made of; the caller supplies the world.
+pub struct Options {
+    /// The operator's grants.
+    pub policy: Policy,
+    /// The ledger, or why there is none: reads go on without one, effects are refused.
+    pub ledger: Result<Arc<dyn Ledger>, String>,
+    /// Private folder of compiled components.
+    pub cache: PathBuf,
+    /// Milliseconds since the Unix epoch.
+    pub clock: Clock,
+}
+
+/// The sandbox cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum SandboxError {
+    /// The engine cannot.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// The cache cannot be used.
+    #[error(transparent)]
+    Cache(#[from] CacheError),
+    /// This process cannot be made known to the ledger.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+}
+
+/// One call of one tool.
+#[derive(Debug, Clone)]
+pub struct CallRequest {
+    /// Name of the tool.
+    pub tool: String,
+    /// Its arguments, one property per parameter.
+    pub arguments: Value,
+    /// Facts from the orchestrator.
+    pub context: BTreeMap<String, String>,
+}
+
+/// Runs tools; cheap to clone.
+#[derive(Clone)]
+pub struct Sandbox {
+    host: Arc<Host>,
+}
+
+impl Sandbox {
+    /// Starts the engine and makes this process known to the ledger.
+    ///
+    /// # Errors
+    /// [`SandboxError`].
+    pub fn new(options: Options) -> Result<Self, SandboxError> {
+        let runtime = Runtime::new()?;
+        let cache = Cache::open(&options.cache)?;
+        let book = match options.ledger {
+            Ok(ledger) => {
+                let hosts = Hosts::of(&ledger.identity());
+                let me = hosts.register()?;
+                Ok(Book { effects: Effects::new(ledger), hosts, me })
+            }
+            Err(why) => Err(why),
+        };
+        Ok(Self { host: Arc::new(Host::new(runtime, cache, options.policy, book, options.clock)) })
+    }
+
+    /// Loads a component from a file.
+    ///
+    /// # Errors
+    /// [`ComponentError`], which names what was refused.
+    pub fn load(&self, path: &Path) -> Result<Arc<Loaded>, ComponentError> {
+        let bytes = load::read(path)?;
+        Ok(Arc::new(load::load(&bytes, &self.host.runtime, &self.host.cache)?))
+    }
+
+    /// Calls a tool and answers within the policy's `answer-within`; the guest may run on.
+    pub async fn call(&self, component: &Arc<Loaded>, request: CallRequest) -> Outcome {
+        let Some((_, description)) = component.tool(&request.tool) else {
+            return Outcome::refused(Code::InvalidArguments, format!("There is no tool {}.", oncegate_contract::safe_text(&request.tool)));
+        };
+        if let Err(message) = check_context(&request.context) {
+            return Outcome::refused(Code::InvalidArguments, message);
+        }
+        let arguments = match convert::to_vals(&request.arguments, description) {
+            Ok(arguments) => arguments,
+            Err(error) => return Outcome::refused(Code::InvalidArguments, error.to_string()),
+        };
+        // Two ways to write the same arguments are one to everything below.
+        let canonical = match convert::canonical_arguments(&arguments, description) {
+            Ok(canonical) => canonical,
+            Err(error) => return Outcome::refused(Code::InvalidArguments, error.to_string()),
+        };
+        let context = self.with_tenant(component, request.context);
+        let limits = self.host.policy.limits;
+        let call = Call::new(Arc::clone(&self.host), Arc::clone(component), request.tool, canonical, context, limits);
+        let guest = self.host.tasks.spawn(run(Arc::clone(&call), arguments));
+        let ended = match tokio::time::timeout(limits.answer_within, guest).await {
+            Ok(Ok(ended)) => ended,
+            Ok(Err(_)) => Ended::Trapped("the host failed while running it".to_owned()),
+            Err(_) => Ended::Running,
+        };
+        self.outcome(&call, ended).await
+    }
+
+    /// No call dispatches anything from now on; what was dispatched goes on.
+    pub fn close(&self) {
+        self.host.close();
+    }
+
+    /// Waits until guests and attempts have ended.
+    pub async fn drain(&self) {
+        self.host.tasks.close();
+        self.host.tasks.wait().await;
+    }
+
+    /// The effects whose state somebody has to find out, brought as far as they can be known.
+    ///
+    /// `report` hears each row after it was looked at, with the number that is left.
+    ///
+    /// # Errors
+    /// The ledger's, when it cannot be read.
+    pub async fn reconcile(&self, keys: &[[u8; 32]], mut report: impl FnMut(&[u8; 32], Result<Option<Effect>, String>)) -> Result<(), String> {
+        let book = self.host.book().map_err(|stop| stop.to_string())?;
+        for key in keys {
+            let row = settle::refresh(&self.host, book, *key, None, Patience::Long).await;
+            report(key, row.map_err(|error| error.to_string()));
+        }
+        Ok(())
+    }
+
+    /// The only tenant there is need not be named; beside others there is no default.
+    fn with_tenant(&self, component: &Loaded, mut context: BTreeMap<String, String>) -> BTreeMap<String, String> {
+        if !context.contains_key("tenant")
+            && let Ok(tenant) = policy::tenant(&self.host.policy, &component.description.digest, "")
+        {
+            context.insert("tenant".to_owned(), tenant);
+        }
+        context
+    }
+
+    async fn outcome(&self, call: &Arc<Call>, ended: Ended) -> Outcome {
+        let asked = call.asked();
+        let Ok(book) = self.host.book() else {
+            return outcome::outcome(ended, &without_ledger(call, &asked), call.effects_declared());
+        };
+        let mut seen = Vec::new();
+        for one in &asked {
+            seen.extend(self.seen(book, one).await);
+        }
+        if !asked.is_empty() {
+            return outcome::outcome(ended, &seen, call.effects_declared());
+        }
+        let found = if call.may_act() && ended != Ended::Running { self.found_by_lookups(book, call).await } else { Vec::new() };
+        if found.is_empty() {
+            return outcome::outcome(ended.clone(), &refused_lookup(call, &ended), call.effects_declared());
+        }
+        // Rule 13: these rows are what the call is about, whatever the guest made of it.
+        outcome::outcome(ended, &found, 1)
+    }
+
+    /// One effect that the call asked for.
+    async fn seen(&self, book: &Book, asked: &Asked) -> Option<Seen> {
+        let row = match asked.key {
+            Some(key) => match book.effects.get(key).await {
+                Ok(row) => row,
+                Err(error) => return Some(refused(Code::LedgerUnavailable, Some(error.to_string()))),
+            },
+            None => None,
+        };
+        let code = asked.stop.as_ref().and_then(Stop::code);
+        let Some(row) = row else {
+            return match (code, &asked.stop) {
+                (Some(code), stop) => Some(refused(code, stop.as_ref().map(ToString::to_string))),
+                (None, Some(stop)) => Some(Seen { view: None, fate: Fate::NoEffect, reworded: false, reason: Some(stop.to_string()) }),
+                // The guest was ended before anything was written down.
+                (None, None) => None,
+            };
+        };
+        let reason = asked.stop.as_ref().map(ToString::to_string);
+        Some(match code {
+            Some(code) => Seen { view: Some(view(&row)), fate: Fate::Refused(code), reworded: false, reason },
+            None => Seen { reworded: asked.reworded, ..from_row(&row, asked.before.unwrap_or(false)) },
+        })
+    }
+
+    /// The rows whose keys were resolved by the same lookups as this call's.
+    async fn found_by_lookups(&self, book: &Book, call: &Call) -> Vec<Seen> {
+        let component = &call.component.description.digest;
+        let mut keys = Vec::new();
+        for fetch in call.lookups() {
+            let id = StreamId { kind: StreamKind::Lookup, id: fetch.digest };
+            let Ok(records) = book.effects.ledger.read(id).await else { continue };
+            keys.extend(records.into_iter().filter_map(|record| match record.event {
+                Event::LookupResolved { effect } => Some(effect),
+                _ => None,
+            }));
+        }
+        keys.dedup();
+        let mut seen = Vec::new();
+        for key in keys {
+            let before = matches!(book.effects.get(key).await, Ok(Some(row)) if row.state == StateTag::Done);
+            if let Ok(Some(row)) = settle::refresh(&self.host, book, key, Some(component), Patience::Brief).await {
+                seen.push(from_row(&row, before));
+            }
+        }
+        seen
+    }
+}
+
+async fn run(call: Arc<Call>, arguments: Vec<wasmtime::component::Val>) -> Ended {
+    let log = Log::new(call.limits.log_bytes_max);
+    let Some((tool, description)) = call.component.tool(&call.tool) else { return Ended::Trapped("there is no such tool".to_owned()) };
+    let component = Arc::clone(&call.component);
+    let ended = guest::run(&component, tool, Arc::clone(&call), arguments, &log).await;
+    call.close();
+    let (text, swallowed) = log.text();
+    if !text.is_empty() {
+        tracing::info!(tool = %call.tool, swallowed, output = %text, "the guest printed");
+    }
+    match ended {
+        Run::Returned(values) => returned(&values, description, call.limits.result_bytes_max),
+        Run::Trapped(why) => Ended::Trapped(oncegate_contract::safe_text(&why)),
+        Run::Limit(name) => Ended::Limit(name.to_owned()),
+    }
+}
+
+fn returned(values: &[wasmtime::component::Val], description: &ToolDescription, max: usize) -> Ended {
+    let fits = |value: &Value| value.to_string().len() <= max;
+    match convert::result_to_json(values, description) {
+        Err(error) => Ended::Trapped(error.to_string()),
+        Ok(convert::ToolResult::Ok(value)) if fits(&value) => Ended::Returned(value),
+        Ok(convert::ToolResult::Err(value)) if fits(&value) => Ended::Failed(value),
+        Ok(_) => Ended::Limit("result".to_owned()),
+    }
+}
+
+fn check_context(context: &BTreeMap<String, String>) -> Result<(), String> {
+    for (name, value) in context {
+        if !CONTEXT_NAMES.contains(&name.as_str()) {
+            return Err(format!("{} is no fact of the context; the facts are {}", oncegate_contract::safe_text(name), CONTEXT_NAMES.join(", ")));
+        }
+        if value.is_empty() || value.len() > CONTEXT_VALUE_BYTES_MAX || value.chars().any(char::is_control) {
+            return Err(format!("the fact {name} must have 1 to {CONTEXT_VALUE_BYTES_MAX} bytes and no control characters"));
+        }
+    }
+    Ok(())
+}
+
+fn without_ledger(call: &Call, asked: &[Asked]) -> Vec<Seen> {
+    let refusals: Vec<_> = asked
+        .iter()
+        .filter_map(|one| one.stop.as_ref())
+        .map(|stop| refused(stop.code().unwrap_or(Code::LedgerUnavailable), Some(stop.to_string())))
+        .collect();
+    if refusals.is_empty() { refused_lookup(call, &Ended::Running) } else { refusals }
+}
+
+/// A lookup that was refused explains why a guest failed; one that did not fail explains nothing.
+fn refused_lookup(call: &Call, ended: &Ended) -> Vec<Seen> {
+    let stop = call.lookup_stop().filter(|_| !matches!(ended, Ended::Returned(_) | Ended::Running));
+    let code = stop.as_ref().and_then(Stop::code);
+    code.map(|code| refused(code, stop.map(|stop| stop.to_string()))).into_iter().collect()
+}
+
+fn refused(code: Code, reason: Option<String>) -> Seen {
+    Seen { view: None, fate: Fate::Refused(code), reworded: false, reason }
+}
+
+fn from_row(row: &Effect, before: bool) -> Seen {
+    let fate = match row.state {
+        _ if row.frozen => Fate::Open(Detail::Frozen),
+        StateTag::Done => Fate::Done { before },
+        StateTag::NoEffect => Fate::NoEffect,
+        StateTag::Dispatched | StateTag::Responded => Fate::Open(Detail::InProgress),
+        StateTag::Unknown => Fate::Open(Detail::Unknown),
+        StateTag::Issued => Fate::Open(Detail::Issued),
+        StateTag::Stranded => Fate::Open(Detail::Stranded),
+        StateTag::Planned | StateTag::AwaitingApproval => Fate::Open(Detail::AwaitingApproval),
+        StateTag::Undone | StateTag::Revoked | StateTag::Superseded => Fate::Refused(Code::Revoked),
+    };
+    Seen { view: Some(view(row)), fate, reworded: false, reason: row.reason.clone() }
+}
+
+/// An effect as people and agents see it.
+#[must_use]
+pub fn view(row: &Effect) -> EffectView {
+    EffectView {
+        label: row.label().to_owned(),
+        state: row.state.as_str().to_owned(),
+        receipt: row.receipt.as_deref().map(oncegate_contract::safe_text),
+        at: rfc3339(row.state_since),
+        unconfirmed: settle::wants_confirmation(row),
+    }
+}
+
+/// Milliseconds since the Unix epoch as RFC 3339.
+#[must_use]
+pub fn rfc3339(ms: u64) -> String {
+    let ms = i64::try_from(ms).unwrap_or(i64::MAX);
+    jiff::Timestamp::from_millisecond(ms).map_or_else(|_| "out of range".to_owned(), |at| at.to_string())
+}
+
+/// How long a caller should be kept waiting at most when a process ends.
+pub const DRAIN_MAX: Duration = Duration::from_secs(120);

@@ -1,0 +1,71 @@
+//! Why an operation was not performed now: what the guest hears, and what the agent is told.
+
+use crate::outcome::{Code, Detail};
+
+/// Why an operation gave no answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Stop {
+    /// Contract or policy do not allow it.
+    #[error("{0}")]
+    NotPermitted(String),
+    /// A value does not fit the contract.
+    #[error("{0}")]
+    InvalidField(String),
+    /// The orchestrator did not give this fact.
+    #[error("The orchestrator did not give the fact {0}; nothing was sent.")]
+    ContextMissing(String),
+    /// The limit of this name is used up.
+    #[error("The limit {0} of this call is used up; nothing was sent.")]
+    Limit(String),
+    /// The same identity with other values in these fields.
+    #[error("The same effect was asked for before with other values of {}; nothing was sent.", .0.join(", "))]
+    KeyReused(Vec<String>),
+    /// Another call performs it.
+    #[error("It is being performed.")]
+    InProgress,
+    /// It exists or may exist, and is not settled.
+    #[error("It is not settled.")]
+    Unsettled(Detail),
+    /// A person decides.
+    #[error("A person has to approve it first; nothing was sent.")]
+    AwaitingApproval,
+    /// It was revoked.
+    #[error("It was revoked; nothing was sent.")]
+    Revoked,
+    /// The key is derived in another way than the ledger knows.
+    #[error("This tool identifies its effects in another way than the one that was used before; nothing was sent.")]
+    RecipeChanged,
+    /// The provider account is another than the one bound at first use.
+    #[error("The account at the provider is another than the one used before; nothing was sent.")]
+    AccountChanged,
+    /// The previous one of the sequence is missing or not decided.
+    #[error("{0}")]
+    SequenceGap(String),
+    /// Nothing was sent since the ledger cannot be written.
+    #[error("The ledger cannot be used, so nothing was sent: {0}.")]
+    LedgerUnavailable(String),
+    /// Nothing was sent, which is on record.
+    #[error("Nothing was sent: {0}.")]
+    NotSent(String),
+    /// A lookup gave no usable answer.
+    #[error("{0}")]
+    Unavailable(String),
+}
+
+impl Stop {
+    /// The refusal that the agent is told, when it is one. What is open is told from the row.
+    pub(crate) fn code(&self) -> Option<Code> {
+        Some(match self {
+            Self::NotPermitted(_) | Self::AccountChanged => Code::EffectNotPermitted,
+            Self::InvalidField(_) => Code::InvalidArguments,
+            Self::ContextMissing(_) => Code::ContextMissing,
+            Self::Limit(_) => Code::ToolLimit,
+            Self::KeyReused(_) => Code::IdempotencyKeyReused,
+            Self::Revoked => Code::Revoked,
+            Self::RecipeChanged => Code::RecipeChanged,
+            Self::SequenceGap(_) => Code::SequenceGap,
+            Self::LedgerUnavailable(_) => Code::LedgerUnavailable,
+            Self::InProgress | Self::Unsettled(_) | Self::AwaitingApproval | Self::NotSent(_) | Self::Unavailable(_) => return None,
+        })
+    }
+}
