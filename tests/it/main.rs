@@ -6,6 +6,8 @@
     reason = "tests"
 )]
 
+mod agent;
 mod killat;
 mod localstripe;
 mod provider;
+mod rephrase;

@@ -1,4 +1,5 @@
-//! `cargo xtask guests`: builds every guest example to `target/guests/NAME.wasm`.
+//! `cargo xtask guests`: builds every guest example, and the hostile guest of the tests, to
+//! `target/guests/NAME.wasm`.
 //!
 //! A guest needs the standard library of `wasm32-wasip2`. It is looked for in three places, the
 //! nearest first: the toolchain; rustup; on Debian its own packages, which bring the sources of the
@@ -25,6 +26,7 @@ pub(crate) struct Guests {
 
 /// One component to build: its crate, what cargo is told beside, its name in `target/guests`.
 struct Build {
+    workspace: &'static str,
     package: &'static str,
     flags: &'static [&'static str],
     component: &'static str,
@@ -37,6 +39,11 @@ const BUILDS: &[Build] = &[
     build("notes"),
     build("orders"),
     Build {
+        workspace: "tests/guests",
+        ..build("hostile")
+    },
+    Build {
+        workspace: "guest-examples",
         package: "refunds",
         flags: &["--no-default-features"],
         component: "refunds-bare",
@@ -45,6 +52,7 @@ const BUILDS: &[Build] = &[
 
 const fn build(name: &'static str) -> Build {
     Build {
+        workspace: "guest-examples",
         package: name,
         flags: &[],
         component: name,
@@ -52,8 +60,17 @@ const fn build(name: &'static str) -> Build {
 }
 
 impl Guests {
+    /// Builds all for another command, which has its own things to say.
+    pub(crate) fn build_quietly() -> Result<()> {
+        Self { debian: false }.build(false)
+    }
+
     /// Builds all, or says which step failed.
     pub(crate) fn run(&self) -> Result<()> {
+        self.build(true)
+    }
+
+    fn build(&self, say: bool) -> Result<()> {
         let toolchain = self.toolchain()?;
         let root = root()?;
         let components = root.join("target/guests");
@@ -62,7 +79,9 @@ impl Guests {
         for build in BUILDS {
             let component = components.join(format!("{}.wasm", build.component));
             build.run(toolchain, &root, &component)?;
-            println!("{}", component.display());
+            if say {
+                println!("{}", component.display());
+            }
         }
         Ok(())
     }
@@ -103,11 +122,13 @@ enum Toolchain {
 
 impl Build {
     fn run(&self, toolchain: Toolchain, root: &Path, component: &Path) -> Result<()> {
-        let workspace = root.join("guest-examples");
+        let workspace = root.join(self.workspace);
+        // One for all workspaces, so that Debian's standard library is built once.
+        let targets = root.join("guest-examples/target");
         // Beside the workspace's own `target`, so that two compilers do not undo each other's work.
         let (mut cargo, target) = match toolchain {
-            Toolchain::Rustup => (Command::new("cargo"), workspace.join("target")),
-            Toolchain::Debian => (debian::cargo()?, workspace.join("target/debian")),
+            Toolchain::Rustup => (Command::new("cargo"), targets),
+            Toolchain::Debian => (debian::cargo()?, targets.join("debian")),
         };
         cargo
             .current_dir(&workspace)
@@ -126,7 +147,7 @@ impl Build {
 }
 
 /// The folder of the root manifest.
-fn root() -> Result<PathBuf> {
+pub(crate) fn root() -> Result<PathBuf> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let root = here.parent().context("xtask has no parent folder")?;
     Ok(root.to_owned())
@@ -145,7 +166,7 @@ fn has_standard_library() -> bool {
 }
 
 /// Runs a command to its end.
-fn run(command: &mut Command) -> Result<()> {
+pub(crate) fn run(command: &mut Command) -> Result<()> {
     let name = format!("{:?}", command.get_program());
     let status = command
         .status()
@@ -157,7 +178,7 @@ fn run(command: &mut Command) -> Result<()> {
 }
 
 /// What a command prints, without the last line end.
-fn printed(command: &mut Command) -> Result<String> {
+pub(crate) fn printed(command: &mut Command) -> Result<String> {
     let output = command.output()?;
     if !output.status.success() {
         bail!("{:?} ended with {}", command.get_program(), output.status);

@@ -1,6 +1,8 @@
 //! Tasks of this repository: `cargo xtask COMMAND`. One file for each command.
 
+mod demo;
 mod guests;
+mod test;
 
 use anyhow::Result;
 use clap::Parser;
@@ -10,10 +12,14 @@ use clap::Parser;
 #[command(name = "cargo xtask", disable_version_flag = true)]
 enum Xtask {
     Guests(guests::Guests),
+    Demo(demo::Demo),
+    Test(test::Test),
 }
 
 fn main() -> Result<()> {
     match Xtask::parse() {
         Xtask::Guests(guests) => guests.run(),
+        Xtask::Demo(demo) => demo.run(),
+        Xtask::Test(test) => test.run(),
     }
 }

@@ -7,8 +7,8 @@ use sha2::{Digest, Sha256};
 
 use crate::error::FieldError;
 use crate::field::{Currency, Field, Role, Source};
-use crate::operation::{EffectClass, Operation, SequenceScope};
-use crate::resolve::Resolved;
+use crate::operation::{EffectClass, FormerRecipe, Operation, SequenceScope};
+use crate::resolve::{Resolved, Sources, resolve};
 use crate::value::hex;
 
 /// Canonical encoding: every item is its length (eight bytes, little end first) and its bytes, so no
@@ -162,7 +162,7 @@ pub fn recipe(operation: &Operation) -> [u8; 32] {
 
 /// The digests of the earlier recipes that the contract lists under `was`.
 pub fn former_recipes(operation: &Operation) -> Vec<[u8; 32]> {
-    let digest = |former: &crate::operation::FormerRecipe| {
+    let digest = |former: &FormerRecipe| {
         encode_recipe(
             &former.action,
             &former.fields.iter().collect::<Vec<_>>(),
@@ -170,6 +170,41 @@ pub fn former_recipes(operation: &Operation) -> Vec<[u8; 32]> {
         )
     };
     operation.was.iter().map(digest).collect()
+}
+
+/// The keys that the earlier recipes under `was` give to the same call, at every one of which a row
+/// may already answer.
+///
+/// # Errors
+/// As [`crate::resolve`]: an earlier key that cannot be made is not the same as one without a row.
+pub fn former_keys(
+    operation: &Operation,
+    owner: &Owner<'_>,
+    sources: &Sources<'_>,
+    epoch: u32,
+) -> Result<Vec<EffectKey>, FieldError> {
+    let key = |former: &FormerRecipe| {
+        let earlier = Operation {
+            action: Some(former.action.clone()),
+            fields: former.fields.clone(),
+            repeat: former.repeat,
+            ..operation.clone()
+        };
+        let declared = sources
+            .given
+            .iter()
+            .filter(|(name, _)| earlier.field(name).is_some());
+        let given: Vec<_> = declared.cloned().collect();
+        let resolved = resolve(
+            &earlier,
+            &Sources {
+                given: &given,
+                ..*sources
+            },
+        )?;
+        effect_key(&earlier, owner, &resolved, epoch)
+    };
+    operation.was.iter().map(key).collect()
 }
 
 fn encode_recipe(action: &str, parts: &[&Field], repeat: Option<SequenceScope>) -> [u8; 32] {

@@ -38,8 +38,9 @@ pub const CONTEXT_BYTES_MAX: usize = 1024;
 pub const DECIMAL_DIGITS_MAX: usize = 40;
 /// Most values a guest may give for one operation.
 pub const GIVEN_MAX: usize = 256;
-/// Most stored lookups that are considered for one resolution.
-pub const FETCHES_MAX: usize = 256;
+/// Most stored lookups that are considered for one resolution: a call with the most effects a
+/// policy allows by default may fetch several objects for each.
+pub const FETCHES_MAX: usize = 4096;
 /// Most elements that `*` in a pointer is tried on.
 pub const ELEMENTS_MAX: usize = 10_000;
 /// Most candidates of one settle lookup; past that the answer decides nothing.

@@ -40,7 +40,9 @@ pub enum LedgerError {
         why: String,
     },
     /// The ledger lacks something that was once acknowledged: an older copy, or a lost marker.
-    #[error("the ledger {at} is behind its head marker: {why}; find the newest copy, or accept it with `oncegate ledger trust --reason …`")]
+    #[error(
+        "the ledger {at} is behind its head marker: {why}; find the newest copy, or accept it with `oncegate ledger trust --reason …`"
+    )]
     Behind {
         /// Which ledger.
         at: String,
@@ -68,7 +70,9 @@ pub enum LedgerError {
         at: String,
     },
     /// The file is there and holds nothing: a ledger that was emptied.
-    #[error("the ledger {at} is an empty file; restore the newest copy, a new ledger would forget every effect")]
+    #[error(
+        "the ledger {at} is an empty file; restore the newest copy, a new ledger would forget every effect"
+    )]
     Empty {
         /// Which file.
         at: String,
@@ -82,7 +86,9 @@ pub enum LedgerError {
         why: String,
     },
     /// Stored bytes are not what was written.
-    #[error("the ledger is damaged: {why}; run `oncegate ledger verify` and restore the newest copy")]
+    #[error(
+        "the ledger is damaged: {why}; run `oncegate ledger verify` and restore the newest copy"
+    )]
     Damaged {
         /// Which bytes.
         why: String,
@@ -110,7 +116,10 @@ pub enum LedgerError {
 impl LedgerError {
     /// Whether stored bytes were found wrong (exit code 6).
     pub fn is_damaged(&self) -> bool {
-        matches!(self, LedgerError::Damaged { .. } | LedgerError::Empty { .. })
+        matches!(
+            self,
+            LedgerError::Damaged { .. } | LedgerError::Empty { .. }
+        )
     }
 
     /// Whether no effect may be dispatched while this lasts (`ledger_unavailable`).
@@ -125,18 +134,24 @@ impl LedgerError {
     }
 
     pub(crate) fn damaged(why: impl std::fmt::Display) -> LedgerError {
-        LedgerError::Damaged { why: why.to_string() }
+        LedgerError::Damaged {
+            why: why.to_string(),
+        }
     }
 
     pub(crate) fn unavailable(why: impl std::fmt::Display) -> LedgerError {
-        LedgerError::Unavailable { why: why.to_string() }
+        LedgerError::Unavailable {
+            why: why.to_string(),
+        }
     }
 
     /// An error of the file system, said of what was being done.
     pub(crate) fn io(doing: impl std::fmt::Display, error: &std::io::Error) -> LedgerError {
         let why = format!("{doing}: {error}");
         match error.kind() {
-            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => LedgerError::Full { why },
+            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
+                LedgerError::Full { why }
+            }
             _ => LedgerError::Unavailable { why },
         }
     }

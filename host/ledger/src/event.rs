@@ -1,73 +1,12 @@
 //! Events: facts that are stored. Field names are part of the stored format; new ones get a default.
 
+mod intent;
+mod stored;
+
 use serde::{Deserialize, Serialize};
 
-/// Bytes of any size. Callers give [`Stored::Inline`]; a back end keeps long ones elsewhere.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Stored {
-    /// The bytes themselves.
-    Inline(#[serde(with = "serde_bytes")] Vec<u8>),
-    /// Kept outside the record, at a place that only the back end understands.
-    Segment {
-        /// Which segment.
-        file: u64,
-        /// Where in it.
-        offset: u64,
-        /// How many bytes.
-        len: u64,
-        /// SHA-256 of the bytes.
-        #[serde(with = "serde_bytes")]
-        digest: [u8; 32],
-    },
-    /// Dropped by retention: only their digest is left.
-    Gone {
-        /// How many bytes there were.
-        len: u64,
-        /// SHA-256 of the bytes.
-        #[serde(with = "serde_bytes")]
-        digest: [u8; 32],
-    },
-}
-
-impl Stored {
-    /// No bytes.
-    pub fn empty() -> Stored {
-        Stored::Inline(Vec::new())
-    }
-
-    /// How many bytes.
-    pub fn len(&self) -> u64 {
-        match self {
-            Stored::Inline(bytes) => bytes.len() as u64,
-            Stored::Segment { len, .. } | Stored::Gone { len, .. } => *len,
-        }
-    }
-
-    /// Whether there are no bytes.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-}
-
-impl Default for Stored {
-    fn default() -> Self {
-        Stored::empty()
-    }
-}
-
-impl From<Vec<u8>> for Stored {
-    fn from(bytes: Vec<u8>) -> Self {
-        Stored::Inline(bytes)
-    }
-}
-
-impl std::fmt::Debug for Stored {
-    // The bytes may be private: errors and logs get their length only.
-    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(to, "<{} bytes>", self.len())
-    }
-}
+pub use intent::{Dispatch, Proposal, Tombstone};
+pub use stored::Stored;
 
 /// How the provider's answer ended on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -146,212 +85,143 @@ pub enum SettleVerdict {
     },
 }
 
-/// The intent to send, durable before the first byte leaves.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Dispatch {
-    /// Random name of the attempt.
-    #[serde(with = "serde_bytes")]
-    pub attempt: [u8; 16],
-    /// The host incarnation that sends.
-    #[serde(with = "serde_bytes")]
-    pub host: [u8; 16],
-    /// When, in milliseconds of Unix time.
-    pub at: u64,
-    /// Rises only after proof that nothing happened.
-    pub generation: u32,
-    /// Rises only by a recorded decision.
-    pub epoch: u32,
-    /// Whose effect.
-    pub tenant: String,
-    /// The provider account.
-    pub account: String,
-    /// The owner of the action.
-    pub owner: String,
-    /// The action.
-    pub action: String,
-    /// The contract's operation.
-    pub operation: String,
-    /// The tool that asked.
-    pub tool: String,
-    /// Digest of the component.
-    #[serde(with = "serde_bytes")]
-    pub component: [u8; 32],
-    /// Digest of the contract it is judged by.
-    #[serde(with = "serde_bytes")]
-    pub contract: [u8; 32],
-    /// Digest of the recipe of its key.
-    #[serde(with = "serde_bytes")]
-    pub recipe: [u8; 32],
-    /// What people see.
-    pub label: String,
-    /// Salt of the fingerprint.
-    #[serde(with = "serde_bytes")]
-    pub salt: [u8; 16],
-    /// The bound fields, each as its own salted hash.
-    #[serde(with = "crate::wire::named")]
-    pub fingerprint: Vec<(String, [u8; 32])>,
-    /// Digest of the generated fields.
-    #[serde(with = "serde_bytes")]
-    pub generated: [u8; 32],
-    /// The resolved fields, opaque here.
-    pub fields: Stored,
-    /// The rendered request, opaque here.
-    pub request: Stored,
-    /// Digest of the rendered request.
-    #[serde(with = "serde_bytes")]
-    pub request_digest: [u8; 32],
-    /// What the provider knows the effect by.
-    pub downstream_key: String,
-    /// Where it is sent.
-    pub url: String,
-    /// Name and version of the credential.
-    #[serde(with = "crate::wire::credential")]
-    pub credential: Option<(String, [u8; 8])>,
-    /// The lookups that resolved the key: operation, digest of the request, raw answer.
-    #[serde(with = "crate::wire::lookups")]
-    pub lookups: Vec<(String, [u8; 32], Stored)>,
-    /// The first byte may leave for so long after the commit.
-    pub send_within_ms: u64,
-    /// The identical stored request is sent again under the same downstream key.
-    pub resend: bool,
-    /// Nothing undoes it.
-    pub irreversible: bool,
-    /// The provider dedupes on key and body.
-    pub provider_dedupes: bool,
-    /// Bytes handed over reach the provider itself, no relay.
-    pub egress_direct: bool,
-}
-
-/// What would be sent: frozen in a plan, or waiting for a person.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Proposal {
-    /// When.
-    pub at: u64,
-    /// The plan it is frozen in.
-    #[serde(default)]
-    pub plan: Option<String>,
-    /// Rises only by a recorded decision.
-    pub epoch: u32,
-    /// Whose effect.
-    pub tenant: String,
-    /// The provider account.
-    pub account: String,
-    /// The owner of the action.
-    pub owner: String,
-    /// The action.
-    pub action: String,
-    /// The contract's operation.
-    pub operation: String,
-    /// The tool that asked.
-    pub tool: String,
-    /// Digest of the contract it was rendered under.
-    #[serde(with = "serde_bytes")]
-    pub contract: [u8; 32],
-    /// What people see.
-    pub label: String,
-    /// Salt of the fingerprint.
-    #[serde(with = "serde_bytes")]
-    pub salt: [u8; 16],
-    /// The bound fields, each as its own salted hash.
-    #[serde(with = "crate::wire::named")]
-    pub fingerprint: Vec<(String, [u8; 32])>,
-    /// Digest of the generated fields.
-    #[serde(with = "serde_bytes")]
-    pub generated: [u8; 32],
-    /// The resolved fields, opaque here.
-    pub fields: Stored,
-    /// The rendered request, opaque here.
-    pub request: Stored,
-    /// Digest of the rendered request: what an approval binds to.
-    #[serde(with = "serde_bytes")]
-    pub request_digest: [u8; 32],
-}
-
-/// What is left of a pruned effect: enough to answer and to compare.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Tombstone {
-    /// When it was pruned.
-    pub at: u64,
-    /// Its state then.
-    pub state: crate::StateTag,
-    /// Its generation.
-    pub generation: u32,
-    /// Its epoch.
-    pub epoch: u32,
-    /// The tool that asked.
-    pub tool: String,
-    /// The operation.
-    pub operation: String,
-    /// What people see.
-    pub label: String,
-    /// Salt of the fingerprint.
-    #[serde(with = "serde_bytes")]
-    pub salt: [u8; 16],
-    /// The bound fields, each as its own salted hash.
-    #[serde(with = "crate::wire::named")]
-    pub fingerprint: Vec<(String, [u8; 32])>,
-    /// Digest of the generated fields.
-    #[serde(with = "serde_bytes")]
-    pub generated: [u8; 32],
-    /// The receipt.
-    pub receipt: Option<String>,
-    /// Why nothing happened, or why it was revoked.
-    pub reason: Option<String>,
-    /// Whether its lookup confirmed it.
-    pub confirmed: bool,
-    /// When its state was reached.
-    pub settled_at: u64,
-    /// The later epoch, if it was superseded: epoch, for whom, the state before.
-    #[serde(default)]
-    pub superseded_by: Option<(u32, String, crate::StateTag)>,
-}
-
 /// A fact. `at` is milliseconds of Unix time everywhere.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-#[expect(missing_docs, reason = "fields that repeat their name; every variant says what it means")]
+#[expect(
+    missing_docs,
+    reason = "fields that repeat their name; every variant says what it means"
+)]
 pub enum Event {
     // Of the ledger.
     /// The ledger came into being.
-    LedgerCreated { #[serde(with = "serde_bytes")] id: [u8; 16], at: u64 },
+    LedgerCreated {
+        #[serde(with = "serde_bytes")]
+        id: [u8; 16],
+        at: u64,
+    },
     /// An operator accepted a ledger that was behind its marker, at this place.
-    LedgerTrusted { actor: String, reason: String, seq: u64, at: u64 },
+    LedgerTrusted {
+        actor: String,
+        reason: String,
+        seq: u64,
+        at: u64,
+    },
     /// Its contents moved; nothing is appended after this.
-    LedgerSealed { to: String, actor: String, reason: String, at: u64 },
+    LedgerSealed {
+        to: String,
+        actor: String,
+        reason: String,
+        at: u64,
+    },
 
     // Of the things around effects.
     /// A contract that rows are judged by.
-    ContractSeen { text: String, #[serde(with = "serde_bytes")] digest: [u8; 32] },
+    ContractSeen {
+        text: String,
+        #[serde(with = "serde_bytes")]
+        digest: [u8; 32],
+    },
     /// The recipe in force for an owner and action.
-    RecipeBound { #[serde(with = "serde_bytes")] recipe: [u8; 32], #[serde(with = "serde_bytes")] contract: [u8; 32] },
+    RecipeBound {
+        #[serde(with = "serde_bytes")]
+        recipe: [u8; 32],
+        #[serde(with = "serde_bytes")]
+        contract: [u8; 32],
+    },
     /// What an account's name stands for.
-    AccountBound { account: String, endpoint: String, url: String, credential: Option<String> },
+    AccountBound {
+        account: String,
+        endpoint: String,
+        url: String,
+        credential: Option<String>,
+    },
     /// An operator said that the account's label, URL or credential changed and it is the same account.
-    AccountRenamed { account: String, endpoint: String, url: String, credential: Option<String>, actor: String, reason: String, at: u64 },
+    AccountRenamed {
+        account: String,
+        endpoint: String,
+        url: String,
+        credential: Option<String>,
+        actor: String,
+        reason: String,
+        at: u64,
+    },
     /// A lookup resolved the key of this effect.
-    LookupResolved { #[serde(with = "serde_bytes")] effect: [u8; 32] },
+    LookupResolved {
+        #[serde(with = "serde_bytes")]
+        effect: [u8; 32],
+    },
     /// An ordinal was taken.
-    SequenceTaken { n: u64, #[serde(with = "serde_bytes")] effect: [u8; 32] },
+    SequenceTaken {
+        n: u64,
+        #[serde(with = "serde_bytes")]
+        effect: [u8; 32],
+    },
     /// The first resolution of a changing value.
     Pinned { value: String },
     /// A host incarnation began.
-    HostStarted { #[serde(with = "serde_bytes")] host: [u8; 16], at: u64 },
+    HostStarted {
+        #[serde(with = "serde_bytes")]
+        host: [u8; 16],
+        at: u64,
+    },
     /// An operator says that it sends no more.
-    HostFenced { #[serde(with = "serde_bytes")] host: [u8; 16], actor: String, reason: String, at: u64 },
+    HostFenced {
+        #[serde(with = "serde_bytes")]
+        host: [u8; 16],
+        actor: String,
+        reason: String,
+        at: u64,
+    },
     /// A permit with a balance: a count, or a sum in a stream of its own.
-    PermitGranted { amount: u64, document: Stored, actor: String, reason: String, at: u64 },
+    PermitGranted {
+        amount: u64,
+        document: Stored,
+        actor: String,
+        reason: String,
+        at: u64,
+    },
     /// Part of the balance belongs to this effect's key.
-    PermitReserved { #[serde(with = "serde_bytes")] effect: [u8; 32], amount: u64, at: u64 },
+    PermitReserved {
+        #[serde(with = "serde_bytes")]
+        effect: [u8; 32],
+        amount: u64,
+        at: u64,
+    },
     /// Given back, after proof that nothing happened.
-    PermitReleased { #[serde(with = "serde_bytes")] effect: [u8; 32], amount: u64, at: u64 },
+    PermitReleased {
+        #[serde(with = "serde_bytes")]
+        effect: [u8; 32],
+        amount: u64,
+        at: u64,
+    },
     /// Nothing may be reserved any more.
-    PermitRevoked { actor: String, reason: String, at: u64 },
+    PermitRevoked {
+        actor: String,
+        reason: String,
+        at: u64,
+    },
     /// A plan was frozen, with the keys of its rows.
-    PlanFrozen { plan: String, #[serde(with = "crate::wire::digests")] effects: Vec<[u8; 32]>, document: Stored, actor: String, at: u64 },
+    PlanFrozen {
+        plan: String,
+        #[serde(with = "crate::wire::digests")]
+        effects: Vec<[u8; 32]>,
+        document: Stored,
+        actor: String,
+        at: u64,
+    },
     /// A real-world purpose belongs to this effect.
-    ClaimTaken { #[serde(with = "serde_bytes")] effect: [u8; 32], at: u64 },
+    ClaimTaken {
+        #[serde(with = "serde_bytes")]
+        effect: [u8; 32],
+        at: u64,
+    },
     /// It no longer does: proof that nothing happened, or it was undone.
-    ClaimReleased { #[serde(with = "serde_bytes")] effect: [u8; 32], at: u64 },
+    ClaimReleased {
+        #[serde(with = "serde_bytes")]
+        effect: [u8; 32],
+        at: u64,
+    },
 
     // Of an effect.
     /// Frozen in a plan.
@@ -361,45 +231,132 @@ pub enum Event {
     /// The rendered request waits for a person.
     AwaitingApproval(Box<Proposal>),
     /// A person approved the request with this digest.
-    Approved { actor: String, reason: String, #[serde(with = "serde_bytes")] request_digest: [u8; 32], at: u64 },
+    Approved {
+        actor: String,
+        reason: String,
+        #[serde(with = "serde_bytes")]
+        request_digest: [u8; 32],
+        at: u64,
+    },
     /// A person refused it.
-    Denied { actor: String, reason: String, at: u64 },
+    Denied {
+        actor: String,
+        reason: String,
+        at: u64,
+    },
     /// Bytes may leave from now on.
     Dispatched(Box<Dispatch>),
     /// Part of the raw answer, as it arrived.
-    Evidence { #[serde(with = "serde_bytes")] attempt: [u8; 16], offset: u64, bytes: Stored, at: u64 },
+    Evidence {
+        #[serde(with = "serde_bytes")]
+        attempt: [u8; 16],
+        offset: u64,
+        bytes: Stored,
+        at: u64,
+    },
     /// The raw answer is whole: what came after the last `Evidence`, the length and digest of all of it.
-    Responded { #[serde(with = "serde_bytes")] attempt: [u8; 16], at: u64, head_and_tail: Stored, total: u64, #[serde(with = "serde_bytes")] digest: [u8; 32], sent_bytes: u64, ended: Ended },
+    Responded {
+        #[serde(with = "serde_bytes")]
+        attempt: [u8; 16],
+        at: u64,
+        head_and_tail: Stored,
+        total: u64,
+        #[serde(with = "serde_bytes")]
+        digest: [u8; 32],
+        sent_bytes: u64,
+        ended: Ended,
+    },
     /// Not one application byte was handed over.
-    NotSent { #[serde(with = "serde_bytes")] attempt: [u8; 16], at: u64, why: String },
+    NotSent {
+        #[serde(with = "serde_bytes")]
+        attempt: [u8; 16],
+        at: u64,
+        why: String,
+    },
     /// The attempt ended without an answer, or its sender cannot be found.
-    Lost { #[serde(with = "serde_bytes")] attempt: [u8; 16], at: u64, why: String, sender_stopped: bool },
+    Lost {
+        #[serde(with = "serde_bytes")]
+        attempt: [u8; 16],
+        at: u64,
+        why: String,
+        sender_stopped: bool,
+    },
     /// The answer was judged.
-    Classified { #[serde(with = "serde_bytes")] attempt: [u8; 16], at: u64, outcome: Outcome },
+    Classified {
+        #[serde(with = "serde_bytes")]
+        attempt: [u8; 16],
+        at: u64,
+        outcome: Outcome,
+    },
     /// Judging it failed; the second time the attempt is unknown.
-    ClassifyFailed { #[serde(with = "serde_bytes")] attempt: [u8; 16], at: u64, why: String },
+    ClassifyFailed {
+        #[serde(with = "serde_bytes")]
+        attempt: [u8; 16],
+        at: u64,
+        why: String,
+    },
     /// What a settle lookup found.
-    Settled { at: u64, by: String, verdict: SettleVerdict, evidence: Stored },
+    Settled {
+        at: u64,
+        by: String,
+        verdict: SettleVerdict,
+        evidence: Stored,
+    },
     /// Its own lookup found the receipt again.
     Confirmed { at: u64, receipt: String },
     /// Something contradicts the row.
-    Diverged { at: u64, why: String, evidence: Stored },
+    Diverged {
+        at: u64,
+        why: String,
+        evidence: Stored,
+    },
     /// The provider took it back later; evidence, not a state.
-    FailedLater { at: u64, why: String, evidence: Stored },
+    FailedLater {
+        at: u64,
+        why: String,
+        evidence: Stored,
+    },
     /// An issued effect is final.
-    Completed { at: u64, receipt: Option<String>, evidence: Stored },
+    Completed {
+        at: u64,
+        receipt: Option<String>,
+        evidence: Stored,
+    },
     /// An issued effect can never be completed.
     Stranded { at: u64, why: String },
     /// The undoing operation, itself this effect, removed it.
-    Undone { #[serde(with = "serde_bytes")] by: [u8; 32], at: u64 },
+    Undone {
+        #[serde(with = "serde_bytes")]
+        by: [u8; 32],
+        at: u64,
+    },
     /// It shall not happen, if it has not.
-    RevokeWished { actor: String, reason: String, at: u64 },
+    RevokeWished {
+        actor: String,
+        reason: String,
+        at: u64,
+    },
     /// It must not happen.
-    Revoked { actor: String, reason: String, at: u64 },
+    Revoked {
+        actor: String,
+        reason: String,
+        at: u64,
+    },
     /// A later epoch may do it again, for those named.
-    Superseded { actor: String, reason: String, epoch: u32, for_whom: String, at: u64 },
+    Superseded {
+        actor: String,
+        reason: String,
+        epoch: u32,
+        for_whom: String,
+        at: u64,
+    },
     /// An operator says what happened.
-    Decided { actor: String, reason: String, outcome: Outcome, at: u64 },
+    Decided {
+        actor: String,
+        reason: String,
+        outcome: Outcome,
+        at: u64,
+    },
     /// Bytes and history were dropped; this is what is left.
     Pruned(Box<Tombstone>),
 }
@@ -414,9 +371,9 @@ impl Event {
             | Event::LookupResolved { .. }
             | Event::SequenceTaken { .. }
             | Event::Pinned { .. } => None,
-            Event::Planned(proposal) | Event::Amended(proposal) | Event::AwaitingApproval(proposal) => {
-                Some(proposal.at)
-            }
+            Event::Planned(proposal)
+            | Event::Amended(proposal)
+            | Event::AwaitingApproval(proposal) => Some(proposal.at),
             Event::Dispatched(dispatch) => Some(dispatch.at),
             Event::Pruned(tombstone) => Some(tombstone.at),
             Event::LedgerCreated { at, .. }
@@ -457,7 +414,9 @@ impl Event {
     /// Every place where it holds bytes, in a fixed order.
     pub fn stored_mut(&mut self) -> Vec<&mut Stored> {
         match self {
-            Event::Planned(proposal) | Event::Amended(proposal) | Event::AwaitingApproval(proposal) => {
+            Event::Planned(proposal)
+            | Event::Amended(proposal)
+            | Event::AwaitingApproval(proposal) => {
                 vec![&mut proposal.fields, &mut proposal.request]
             }
             Event::Dispatched(dispatch) => {
@@ -471,7 +430,9 @@ impl Event {
             | Event::Diverged { evidence, .. }
             | Event::FailedLater { evidence, .. }
             | Event::Completed { evidence, .. } => vec![evidence],
-            Event::PermitGranted { document, .. } | Event::PlanFrozen { document, .. } => vec![document],
+            Event::PermitGranted { document, .. } | Event::PlanFrozen { document, .. } => {
+                vec![document]
+            }
             _ => Vec::new(),
         }
     }

@@ -53,12 +53,16 @@ static IN_MEMORY: Mutex<Option<HashMap<[u8; 16], Weak<()>>>> = Mutex::new(None);
 impl Hosts {
     /// The hosts of this ledger.
     pub fn of(ledger: &LedgerIdentity) -> Hosts {
-        Hosts { directory: ledger.path().map(|path| beside(&path)) }
+        Hosts {
+            directory: ledger.path().map(|path| beside(&path)),
+        }
     }
 
     /// The hosts of the ledger in this file.
     pub fn at(ledger: &Path) -> Hosts {
-        Hosts { directory: Some(beside(ledger)) }
+        Hosts {
+            directory: Some(beside(ledger)),
+        }
     }
 
     /// A new incarnation of this process.
@@ -72,7 +76,9 @@ impl Hosts {
             None => {
                 let alive = Arc::new(());
                 let mut hosts = IN_MEMORY.lock().unwrap_or_else(PoisonError::into_inner);
-                hosts.get_or_insert_default().insert(id, Arc::downgrade(&alive));
+                hosts
+                    .get_or_insert_default()
+                    .insert(id, Arc::downgrade(&alive));
                 Lock::Memory(alive)
             }
         };
@@ -116,7 +122,9 @@ fn lock_file(directory: &Path, id: [u8; 16]) -> Result<File, LedgerError> {
     let file = crate::redb::private_file(&temporary).map_err(|error| failed(&error))?;
     match file.try_lock() {
         Ok(()) => {}
-        Err(TryLockError::WouldBlock) => return Err(LedgerError::unavailable("this host's lock is taken")),
+        Err(TryLockError::WouldBlock) => {
+            return Err(LedgerError::unavailable("this host's lock is taken"));
+        }
         Err(TryLockError::Error(error)) => return Err(failed(&error)),
     }
     std::fs::rename(&temporary, lock_path(directory, id)).map_err(|error| failed(&error))?;

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use crate::{Append, LedgerError, Record, StateTag, Stored, StreamId, memory::MemoryLedger, redb::RedbLedger};
+use crate::{
+    Append, LedgerError, Record, StateTag, Stored, StreamId, memory::MemoryLedger, redb::RedbLedger,
+};
 
 /// Most records or ids that one call returns, so that no read holds a snapshot for long.
 pub const PAGE_MAX: usize = 1_000;
@@ -101,7 +103,9 @@ pub async fn open(url: &str) -> Result<Arc<dyn Ledger>, LedgerError> {
 pub async fn init(url: &str) -> Result<Arc<dyn Ledger>, LedgerError> {
     match parse(url)? {
         Place::Memory => Ok(Arc::new(MemoryLedger::new())),
-        Place::Redb(path) => Ok(Arc::new(blocking(move || RedbLedger::init(&path, now_ms())).await?)),
+        Place::Redb(path) => Ok(Arc::new(
+            blocking(move || RedbLedger::init(&path, now_ms())).await?,
+        )),
     }
 }
 
@@ -112,7 +116,9 @@ pub async fn init(url: &str) -> Result<Arc<dyn Ledger>, LedgerError> {
 pub async fn open_for_reading(url: &str) -> Result<Arc<dyn Ledger>, LedgerError> {
     match parse(url)? {
         Place::Memory => Ok(Arc::new(MemoryLedger::new())),
-        Place::Redb(path) => Ok(Arc::new(blocking(move || RedbLedger::open_for_reading(&path)).await?)),
+        Place::Redb(path) => Ok(Arc::new(
+            blocking(move || RedbLedger::open_for_reading(&path)).await?,
+        )),
     }
 }
 
@@ -137,12 +143,16 @@ async fn blocking<T: Send + 'static>(
 ) -> Result<T, LedgerError> {
     match tokio::task::spawn_blocking(work).await {
         Ok(result) => result,
-        Err(error) => Err(LedgerError::unavailable(format!("opening it was interrupted: {error}"))),
+        Err(error) => Err(LedgerError::unavailable(format!(
+            "opening it was interrupted: {error}"
+        ))),
     }
 }
 
 /// The stamp of `LedgerCreated` where the caller gave none. Nothing is decided by it.
 fn now_ms() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    since.map_or(0, |since| {
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    })
 }

@@ -10,7 +10,12 @@
 
 #![cfg_attr(
     test,
-    allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")
+    allow(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        reason = "tests"
+    )
 )]
 
 // Tests inside and outside the crate share their samples.
@@ -18,6 +23,7 @@
 extern crate self as oncegate_ledger;
 #[cfg(test)]
 #[path = "../tests/it/samples.rs"]
+#[expect(dead_code, reason = "the tests outside use the rest")]
 mod samples;
 
 pub mod event;
@@ -40,8 +46,12 @@ mod wire;
 pub use effects::{Effects, EffectsError};
 pub use error::LedgerError;
 pub use event::{Dispatch, Ended, Event, Outcome, Proposal, SettleVerdict, Stored, Tombstone};
-pub use ledger::{INLINE_BYTES_MAX, Ledger, LedgerIdentity, PAGE_MAX, Role, init, open, open_for_reading};
-pub use state::{Answer, Attempt, Effect, Illegal, ResendTerms, Sender, StateTag, answer, may_resend};
+pub use ledger::{
+    INLINE_BYTES_MAX, Ledger, LedgerIdentity, PAGE_MAX, Role, init, open, open_for_reading,
+};
+pub use state::{
+    Answer, Attempt, Effect, Illegal, ResendTerms, Sender, StateTag, answer, may_resend,
+};
 pub use stream::{Append, Expect, Record, StreamId, StreamKind};
 
 /// Lower-case hex.

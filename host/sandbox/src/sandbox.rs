@@ -140,19 +140,16 @@ impl Sandbox {
         self.host.tasks.wait().await;
     }
 
-    /// The effects whose state somebody has to find out, brought as far as they can be known.
-    ///
-    /// `report` hears each row after it was looked at, with the number that is left.
+    /// Brings one effect as far as it can be known: lost senders, stored answers, lookups, and the
+    /// confirmation of a receipt. Waits for `absent-after` where that is what is missing. Returns the
+    /// row, and why a look did not settle it.
     ///
     /// # Errors
-    /// The ledger's, when it cannot be read.
-    pub async fn reconcile(&self, keys: &[[u8; 32]], mut report: impl FnMut(&[u8; 32], Result<Option<Effect>, String>)) -> Result<(), String> {
+    /// Without a ledger, or when it cannot be read or written.
+    pub async fn reconcile(&self, key: [u8; 32]) -> Result<(Option<Effect>, Option<String>), String> {
         let book = self.host.book().map_err(|stop| stop.to_string())?;
-        for key in keys {
-            let row = settle::refresh(&self.host, book, *key, None, Patience::Long).await;
-            report(key, row.map_err(|error| error.to_string()));
-        }
-        Ok(())
+        let row = settle::refresh_saying(&self.host, book, key, None, Patience::Long).await;
+        row.map_err(|error| error.to_string())
     }
 
     /// The only tenant there is need not be named; beside others there is no default.

@@ -253,9 +253,14 @@ async fn confirm_row(host: &Host, book: &Book, key: [u8; 32], component: [u8; 32
 
 /// Brings one row as far as it can be known: lost senders, stored answers, lookups, confirmation.
 pub(crate) async fn refresh(host: &Arc<Host>, book: &Book, key: [u8; 32], component: Option<&[u8; 32]>, patience: Patience) -> Result<Option<Effect>, AttemptError> {
+    refresh_saying(host, book, key, component, patience).await.map(|(row, _)| row)
+}
+
+/// As [`refresh`], and why a look did not settle the row.
+pub(crate) async fn refresh_saying(host: &Arc<Host>, book: &Book, key: [u8; 32], component: Option<&[u8; 32]>, patience: Patience) -> Result<(Option<Effect>, Option<String>), AttemptError> {
     let mut settled = false;
     for _ in 0..STEPS_MAX {
-        let Some(row) = book.effects.get(key).await.map_err(EffectsError::from)? else { return Ok(None) };
+        let Some(row) = book.effects.get(key).await.map_err(EffectsError::from)? else { return Ok((None, None)) };
         let sender = host.sender(book, &row);
         let component = component.copied().or_else(|| row.dispatch.as_deref().map(|dispatch| dispatch.component)).unwrap_or_default();
         match oncegate_ledger::state::answer(Some(&row), &[], sender) {
@@ -268,15 +273,15 @@ pub(crate) async fn refresh(host: &Arc<Host>, book: &Book, key: [u8; 32], compon
             Answer::Settle | Answer::Issued if !std::mem::replace(&mut settled, true) => {
                 if let Settled::Open(why) = settle(host, book, key, &row, &component, patience).await? {
                     tracing::info!(label = row.label(), %why, "not settled");
-                    return Ok(Some(row));
+                    return Ok((Some(row), Some(why)));
                 }
             }
             Answer::Replay if patience == Patience::Long && wants_confirmation(&row) => {
                 confirm_row(host, book, key, component).await?;
-                return book.effects.get(key).await.map_err(|error| EffectsError::from(error).into());
+                return Ok((book.effects.get(key).await.map_err(EffectsError::from)?, None));
             }
-            _ => return Ok(Some(row)),
+            _ => return Ok((Some(row), None)),
         }
     }
-    Ok(book.effects.get(key).await.map_err(EffectsError::from)?)
+    Ok((book.effects.get(key).await.map_err(EffectsError::from)?, None))
 }

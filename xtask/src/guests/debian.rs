@@ -18,16 +18,15 @@ const C_LIBRARY: &str = "/usr/lib/wasm32-wasi";
 /// True on Debian and what is made from it.
 pub(super) fn is_here() -> bool {
     let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
-    let is_debian = release.lines().any(|line| {
-        line.split_once('=').is_some_and(|(key, value)| {
-            matches!(key, "ID" | "ID_LIKE") && value.trim_matches('"').split(' ').any(is_name)
-        })
-    });
-    is_debian && printed(Command::new("apt-get").arg("--version")).is_ok()
+    is_debian(&release) && printed(Command::new("apt-get").arg("--version")).is_ok()
 }
 
-fn is_name(word: &str) -> bool {
-    word == "debian"
+fn is_debian(release: &str) -> bool {
+    release.lines().any(|line| {
+        let own = line.strip_prefix("ID=");
+        let names = own.or_else(|| line.strip_prefix("ID_LIKE="));
+        names.is_some_and(|names| names.trim_matches('"').split(' ').any(|n| n == "debian"))
+    })
 }
 
 /// Installs the packages that are not there.
@@ -98,4 +97,17 @@ fn linkers() -> Result<PathBuf> {
         );
     }
     Ok(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_debian;
+
+    #[test]
+    fn debian_and_its_children_are_told_from_others() {
+        assert!(is_debian("NAME=x\nID=debian\n"));
+        assert!(is_debian("ID=linuxmint\nID_LIKE=\"ubuntu debian\"\n"));
+        assert!(!is_debian("ID=fedora\nHOME_URL=https://debian.example\n"));
+        assert!(!is_debian(""));
+    }
 }

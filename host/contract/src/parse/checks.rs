@@ -11,7 +11,6 @@ use crate::condition::StatusMatch;
 use crate::field::{Role, Source};
 use crate::operation::{BodyKind, Dedupe, EffectClass, Operation};
 use crate::place::Place;
-use crate::pointer::Segment;
 
 /// Checks everything; errors are left in the source.
 pub(super) fn check(text: &Text<'_>, parts: &Parts) {
@@ -359,10 +358,11 @@ impl At<'_> {
 /// Whether two places would write the same member, or one inside the other.
 fn clash(a: &Place, b: &Place) -> bool {
     match (a, b) {
-        (Place::Json(a), Place::Json(b)) => {
-            let shorter = a.segments().len().min(b.segments().len());
-            let head = |s: &[Segment]| s.iter().take(shorter).cloned().collect::<Vec<_>>();
-            head(a.segments()) == head(b.segments())
+        (Place::Json(_), Place::Json(_)) | (Place::Form(_), Place::Form(_)) => {
+            match (a.mirrored(), b.mirrored()) {
+                (Some(x), Some(y)) => x.segments().iter().zip(y.segments()).all(|(x, y)| x == y),
+                _ => a == b,
+            }
         }
         (Place::Header(a), Place::Header(b)) => a.replace('_', "-") == b.replace('_', "-"),
         _ => a == b,

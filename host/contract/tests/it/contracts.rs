@@ -272,6 +272,12 @@ fn one_member_is_written_once() {
     refused(&around(json), "operation.o.fields[1].at", "written twice");
     let query = "request = \"POST e:/x?a=1\"\nreceipt = \"/id\"\nfields = [ { name = \"k\", at = \"query:a\", role = \"key\", from = \"argument:/k\" } ]";
     refused(&around(query), "operation.o.fields[0].at", "written twice");
+    let inside = "{ name = \"a\", at = \"form:a\" },\n{ name = \"b\", at = \"form:a[b]\" }";
+    refused(
+        &with_field(inside),
+        "operation.o.fields[2].at",
+        "written twice",
+    );
     refused(
         &with_field("{ name = \"k\", at = \"form:z\" }"),
         "operation.o.fields[1].name",

@@ -1,5 +1,6 @@
 //! The example contracts, and short ways to one call of their operations.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use oncegate_contract::{
@@ -25,8 +26,18 @@ pub(crate) fn contract(text: &str) -> Contract {
     Contract::parse("contract.toml", text).unwrap_or_else(|errors| panic!("{errors}"))
 }
 
+thread_local! {
+    /// Properties ask for one operation thousands of times.
+    static PARSED: RefCell<BTreeMap<String, Contract>> = RefCell::default();
+}
+
 pub(crate) fn operation(text: &str, name: &str) -> Operation {
-    contract(text).operations.remove(name).unwrap()
+    PARSED.with_borrow_mut(|parsed| {
+        let contract = parsed
+            .entry(text.to_owned())
+            .or_insert_with(|| contract(text));
+        contract.operations.get(name).unwrap().clone()
+    })
 }
 
 /// One call's sources, owned.

@@ -1,12 +1,14 @@
 //! Values come from their sources; a guest's copy is compared, and doubt is an error.
 
 use oncegate_contract::{
-    FieldError, Role, SequenceScope, Value, generated_digest, label, resolve_host, safe_text,
+    FieldError, Role, SequenceScope, Sources, Value, former_keys, former_recipes, generated_digest,
+    label, recipe, resolve_host, safe_text,
 };
 use serde_json::json;
 
 use crate::fixtures::{
-    CAMPAIGN, Call, NOTES, ORDERS, PAYOUT, REFUNDS, message, operation, refund_call, the_return,
+    CAMPAIGN, Call, NOTES, ORDERS, OWNER, PAYOUT, REFUNDS, key, message, operation, refund_call,
+    the_return,
 };
 
 fn invalid(call: &Call, text: &str, name: &str, field: &str, said: &str) {
@@ -535,4 +537,33 @@ fn text_from_outside_is_shown_safely() {
         })
         .contains("no default")
     );
+}
+
+#[test]
+fn earlier_recipes_still_give_their_keys() {
+    let before = operation(REFUNDS, "create-refund");
+    let text = REFUNDS.replace(
+        "reference = ",
+        "was = [ { action = \"refund\", fields = [ { name = \"return\", role = \"key\", from = \"lookup:get-return\", value = \"/id\" } ] } ]\nreference = ",
+    );
+    let text = text
+        .replacen("name = \"return\", at", "name = \"rma\", at", 1)
+        .replacen("value = \"/id\"", "value = \"/number\"", 1);
+    let now = operation(&text, "create-refund");
+    assert_eq!(former_recipes(&now), [recipe(&before)]);
+    assert_ne!(recipe(&now), recipe(&before));
+    let mut body = the_return();
+    body["number"] = json!("N-7");
+    let call = Call::default()
+        .fetched("get-return", body)
+        .text("rma", "N-7");
+    let sources = Sources {
+        context: &call.context,
+        arguments: &call.arguments,
+        lookups: &call.lookups,
+        given: &call.given,
+    };
+    let first = key(&before, &refund_call().resolve(&before).unwrap());
+    assert_eq!(former_keys(&now, &OWNER, &sources, 0), Ok(vec![first]));
+    assert_ne!(key(&now, &call.resolve(&now).unwrap()), first);
 }

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SendError, Sender, channel};
 use std::sync::Weak;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SendError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
@@ -46,7 +46,9 @@ pub(super) fn attach(path: &Path) -> Result<Attached, LedgerError> {
         }
         match greet(path) {
             Ok((id, stream)) => return Ok(Attached::Client { id, stream }),
-            Err(LedgerError::Unavailable { .. }) if Instant::now() < until => std::thread::sleep(PAUSE),
+            Err(LedgerError::Unavailable { .. }) if Instant::now() < until => {
+                std::thread::sleep(PAUSE)
+            }
             Err(error) => return Err(error),
         }
     }
@@ -54,7 +56,9 @@ pub(super) fn attach(path: &Path) -> Result<Attached, LedgerError> {
 
 /// Connects, and asks who is there.
 fn greet(path: &Path) -> Result<([u8; 16], UnixStream), LedgerError> {
-    let said = |error: std::io::Error| LedgerError::unavailable(format!("its owner does not answer: {error}"));
+    let said = |error: std::io::Error| {
+        LedgerError::unavailable(format!("its owner does not answer: {error}"))
+    };
     let mut stream = server::connect(path).map_err(said)?;
     stream.set_read_timeout(Some(PATIENCE)).map_err(said)?;
     protocol::send(&mut stream, &(0_u64, Request::Hello { protocol: PROTOCOL })).map_err(said)?;
@@ -85,10 +89,14 @@ impl Calls {
     /// the owner meanwhile.
     pub(super) async fn ask(&self, request: Request) -> Result<Answer, Request> {
         let (reply, answer) = oneshot::channel();
-        if let Err(SendError(Message::Call(request, _))) = self.sender.send(Message::Call(request, reply)) {
+        if let Err(SendError(Message::Call(request, _))) =
+            self.sender.send(Message::Call(request, reply))
+        {
             return Err(request);
         }
-        Ok(answer.await.unwrap_or_else(|_| Err(LedgerError::unavailable("it was closed"))))
+        Ok(answer
+            .await
+            .unwrap_or_else(|_| Err(LedgerError::unavailable("it was closed"))))
     }
 }
 
@@ -98,7 +106,11 @@ pub(super) struct Client {
 }
 
 impl Client {
-    pub(super) fn start(path: &Path, id: [u8; 16], stream: UnixStream) -> Result<Client, LedgerError> {
+    pub(super) fn start(
+        path: &Path,
+        id: [u8; 16],
+        stream: UnixStream,
+    ) -> Result<Client, LedgerError> {
         let (sender, receiver) = channel();
         let mut actor = Actor {
             path: path.to_owned(),
@@ -124,7 +136,9 @@ impl Client {
     }
 
     pub(super) fn calls(&self) -> Calls {
-        Calls { sender: self.sender.clone() }
+        Calls {
+            sender: self.sender.clone(),
+        }
     }
 }
 
@@ -156,7 +170,9 @@ impl Actor {
         loop {
             match receiver.recv_timeout(TICK) {
                 Ok(Message::Call(request, reply)) => self.call(request, reply),
-                Ok(Message::Frame(connection, (number, answer))) if connection == self.connections => {
+                Ok(Message::Frame(connection, (number, answer)))
+                    if connection == self.connections =>
+                {
                     if let Some(pending) = self.pending.remove(&number) {
                         let _ = pending.reply.send(answer);
                     }
@@ -187,7 +203,14 @@ impl Actor {
         }
         self.calls += 1;
         let number = self.calls;
-        self.pending.insert(number, Pending { request, reply, since: Instant::now() });
+        self.pending.insert(
+            number,
+            Pending {
+                request,
+                reply,
+                since: Instant::now(),
+            },
+        );
         if self.connection.is_none() || !self.write(number) {
             self.recover();
         }
@@ -201,13 +224,16 @@ impl Actor {
     }
 
     fn write(&mut self, number: u64) -> bool {
-        let (Some(stream), Some(pending)) = (&mut self.connection, self.pending.get(&number)) else {
+        let (Some(stream), Some(pending)) = (&mut self.connection, self.pending.get(&number))
+        else {
             return false;
         };
         match protocol::encode(&(number, &pending.request)) {
             Ok(frame) => std::io::Write::write_all(stream, &frame).is_ok(),
             Err(error) => {
-                let why = LedgerError::Invalid { why: error.to_string() };
+                let why = LedgerError::Invalid {
+                    why: error.to_string(),
+                };
                 if let Some(pending) = self.pending.remove(&number) {
                     let _ = pending.reply.send(Err(why));
                 }
@@ -219,7 +245,8 @@ impl Actor {
     fn listen_to(&mut self, stream: UnixStream) -> Result<(), LedgerError> {
         self.connections += 1;
         let connection = self.connections;
-        let failed = |error: std::io::Error| LedgerError::io("talking to the ledger's owner", &error);
+        let failed =
+            |error: std::io::Error| LedgerError::io("talking to the ledger's owner", &error);
         stream.set_write_timeout(Some(PATIENCE)).map_err(failed)?;
         let mut from = stream.try_clone().map_err(failed)?;
         let sender = self.sender.clone();
@@ -263,7 +290,11 @@ impl Actor {
         self.listen_to(stream)?;
         let numbers: Vec<u64> = self.pending.keys().copied().collect();
         for number in numbers {
-            if let Some(Pending { request: Request::Append { again, .. }, .. }) = self.pending.get_mut(&number) {
+            if let Some(Pending {
+                request: Request::Append { again, .. },
+                ..
+            }) = self.pending.get_mut(&number)
+            {
                 *again = true;
             }
             if !self.write(number) {
@@ -299,11 +330,17 @@ impl Actor {
 
     fn expire(&mut self) {
         let overdue = |pending: &Pending| pending.since.elapsed() > PATIENCE;
-        let numbers: Vec<u64> =
-            self.pending.iter().filter(|(_, pending)| overdue(pending)).map(|(number, _)| *number).collect();
+        let numbers: Vec<u64> = self
+            .pending
+            .iter()
+            .filter(|(_, pending)| overdue(pending))
+            .map(|(number, _)| *number)
+            .collect();
         for number in numbers {
             if let Some(pending) = self.pending.remove(&number) {
-                let _ = pending.reply.send(Err(LedgerError::unavailable("its owner does not answer")));
+                let _ = pending
+                    .reply
+                    .send(Err(LedgerError::unavailable("its owner does not answer")));
             }
         }
     }
@@ -317,8 +354,16 @@ fn answer_here(
     reply: oneshot::Sender<Answer>,
 ) {
     match request {
-        Request::Append { batch, nonce, again } => queue.submit(
-            Op { batch, nonce: Some(nonce), again },
+        Request::Append {
+            batch,
+            nonce,
+            again,
+        } => queue.submit(
+            Op {
+                batch,
+                nonce: Some(nonce),
+                again,
+            },
             Box::new(move |outcome| drop(reply.send(outcome.map(Reply::Versions)))),
         ),
         question => drop(reply.send(reads.answer(&question))),

@@ -16,7 +16,9 @@ const FRAME_BYTES_MAX: usize = 64 * 1024 * 1024;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Request {
     /// Always the first.
-    Hello { protocol: u32 },
+    Hello {
+        protocol: u32,
+    },
     /// The nonce is stored, so that the client can ask `again` after losing the owner.
     Append {
         batch: Vec<Append>,
@@ -24,10 +26,21 @@ pub(crate) enum Request {
         nonce: [u8; 16],
         again: bool,
     },
-    Read { stream: StreamId },
-    Scan { from_seq: u64, limit: usize },
-    List { state: StateTag, after: Option<StreamId>, limit: usize },
-    Load { bytes: Stored },
+    Read {
+        stream: StreamId,
+    },
+    Scan {
+        from_seq: u64,
+        limit: usize,
+    },
+    List {
+        state: StateTag,
+        after: Option<StreamId>,
+        limit: usize,
+    },
+    Load {
+        bytes: Stored,
+    },
 }
 
 /// From the owner to a client.
@@ -51,9 +64,15 @@ pub(super) fn encode<T: Serialize>(message: &T) -> io::Result<Vec<u8>> {
     ciborium::into_writer(message, &mut frame).map_err(io::Error::other)?;
     let length = frame.len() - 4;
     if length > FRAME_BYTES_MAX {
-        return Err(io::Error::other("the message is longer than the ledger's socket takes"));
+        return Err(io::Error::other(
+            "the message is longer than the ledger's socket takes",
+        ));
     }
-    frame[..4].copy_from_slice(&u32::try_from(length).map_err(io::Error::other)?.to_be_bytes());
+    frame[..4].copy_from_slice(
+        &u32::try_from(length)
+            .map_err(io::Error::other)?
+            .to_be_bytes(),
+    );
     Ok(frame)
 }
 

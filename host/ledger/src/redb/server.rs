@@ -20,6 +20,8 @@ use crate::{LedgerError, hex};
 
 /// Other processes served at once; more than anybody runs on one machine.
 const CONNECTIONS_MAX: usize = 64;
+/// After a connection that could not be accepted.
+const ACCEPT_PAUSE: std::time::Duration = std::time::Duration::from_millis(20);
 /// A Unix socket's path must be shorter than 108 bytes.
 const SOCKET_PATH_MAX: usize = 100;
 
@@ -40,7 +42,9 @@ fn short_path(path: &Path) -> io::Result<(PathBuf, Option<std::fs::File>)> {
     }
     let directory = std::fs::File::open(files::parent(path))?;
     let name = path.file_name().unwrap_or_default();
-    let short = Path::new("/proc/self/fd").join(directory.as_raw_fd().to_string()).join(name);
+    let short = Path::new("/proc/self/fd")
+        .join(directory.as_raw_fd().to_string())
+        .join(name);
     Ok((short, Some(directory)))
 }
 
@@ -61,9 +65,15 @@ pub(super) struct Server {
 }
 
 impl Server {
-    pub(super) fn start(ledger: &Path, id: [u8; 16], queue: Queue, reads: Arc<Reads>) -> Result<Server, LedgerError> {
+    pub(super) fn start(
+        ledger: &Path,
+        id: [u8; 16],
+        queue: Queue,
+        reads: Arc<Reads>,
+    ) -> Result<Server, LedgerError> {
         let path = socket_path(ledger);
-        let failed = |error: &io::Error| LedgerError::io(format!("listening at {}", path.display()), error);
+        let failed =
+            |error: &io::Error| LedgerError::io(format!("listening at {}", path.display()), error);
         let listener = bind(ledger, &path).map_err(|error| failed(&error))?;
         let inner = Arc::new(Inner {
             id,
@@ -77,11 +87,18 @@ impl Server {
             .name("oncegate-ledger-socket".to_owned())
             .spawn(move || served.listen(&listener))
             .map_err(|error| failed(&error))?;
-        Ok(Server { inner, path, ledger: ledger.to_owned(), thread: Some(thread) })
+        Ok(Server {
+            inner,
+            path,
+            ledger: ledger.to_owned(),
+            thread: Some(thread),
+        })
     }
 
     pub(super) fn stop(&mut self) {
-        let Some(thread) = self.thread.take() else { return };
+        let Some(thread) = self.thread.take() else {
+            return;
+        };
         self.inner.stopping.store(true, Ordering::SeqCst);
         // Wakes the listener; when even that fails it is left behind rather than waited for.
         let woken = connect(&self.ledger).is_ok();
@@ -117,8 +134,13 @@ impl Inner {
             if self.stopping.load(Ordering::SeqCst) {
                 return;
             }
-            let Ok(stream) = stream else { continue };
-            let Ok(kept) = stream.try_clone() else { continue };
+            let Ok(stream) = stream else {
+                std::thread::sleep(ACCEPT_PAUSE); // Out of descriptors, most likely.
+                continue;
+            };
+            let Ok(kept) = stream.try_clone() else {
+                continue;
+            };
             let mut streams = self.streams();
             if streams.len() >= CONNECTIONS_MAX {
                 continue;
@@ -127,12 +149,14 @@ impl Inner {
             drop(streams);
             let inner = Arc::clone(&self);
             // Without a thread the stream is dropped and the client tries again.
-            let _ = std::thread::Builder::new().name("oncegate-ledger-client".to_owned()).spawn(move || {
-                if let Err(error) = inner.serve(stream) {
-                    tracing::debug!(%error, "a ledger client left");
-                }
-                inner.streams().retain(|(kept, _)| *kept != number);
-            });
+            let _ = std::thread::Builder::new()
+                .name("oncegate-ledger-client".to_owned())
+                .spawn(move || {
+                    if let Err(error) = inner.serve(stream) {
+                        tracing::debug!(%error, "a ledger client left");
+                    }
+                    inner.streams().retain(|(kept, _)| *kept != number);
+                });
         }
     }
 
@@ -141,14 +165,16 @@ impl Inner {
     fn serve(&self, mut stream: UnixStream) -> io::Result<()> {
         let mut to = stream.try_clone()?;
         let (replies, outgoing) = channel::<Answered>();
-        let writer = std::thread::Builder::new().name("oncegate-ledger-replies".to_owned()).spawn(move || {
-            for reply in outgoing {
-                if protocol::send(&mut to, &reply).is_err() {
-                    let _ = to.shutdown(Shutdown::Both);
-                    return;
+        let writer = std::thread::Builder::new()
+            .name("oncegate-ledger-replies".to_owned())
+            .spawn(move || {
+                for reply in outgoing {
+                    if protocol::send(&mut to, &reply).is_err() {
+                        let _ = to.shutdown(Shutdown::Both);
+                        return;
+                    }
                 }
-            }
-        })?;
+            })?;
         let served = loop {
             match protocol::receive(&mut stream) {
                 Ok((number, request)) => self.request(number, request, &replies),
@@ -163,12 +189,23 @@ impl Inner {
 
     fn request(&self, number: u64, request: Request, replies: &Sender<Answered>) {
         let answer = match request {
-            Request::Append { batch, nonce, again } => {
+            Request::Append {
+                batch,
+                nonce,
+                again,
+            } => {
                 let replies = replies.clone();
                 let reply = move |outcome: Result<Vec<u64>, LedgerError>| {
                     drop(replies.send((number, outcome.map(Reply::Versions))));
                 };
-                return self.queue.submit(Op { batch, nonce: Some(nonce), again }, Box::new(reply));
+                return self.queue.submit(
+                    Op {
+                        batch,
+                        nonce: Some(nonce),
+                        again,
+                    },
+                    Box::new(reply),
+                );
             }
             Request::Hello { protocol: PROTOCOL } => Ok(Reply::Hello { id: self.id }),
             Request::Hello { protocol } => Err(LedgerError::Newer {

@@ -1,1 +1,251 @@
-//! Tests.
+//! Policies: what parses, what each error names, and every way a decision can go.
+
+use std::time::Duration;
+
+use super::*;
+use crate::describe::{digest_text, tests::refunds};
+
+const FULL: &str = r#"
+[[component]]
+digest = "sha256:DIGEST"
+tenants = ["acme"]
+grant = ["create-refund"]
+[endpoint.pay]
+url = "https://eu.pay.example/v2"
+account = "acme-eu"
+egress = "direct"
+allow-private = false
+[credential.pay]
+from = "env:PAY_KEY"
+attach = "header:Authorization"
+format = "Bearer {secret}"
+[context]
+trigger = ["meta", "header", "serve"]
+[limits]
+memory = "32MiB"
+wall-time = "500ms"
+effects = 100
+response = 2048
+"#;
+
+fn described() -> Description {
+    Description::read(&refunds()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// The full policy for the described component, with one part changed.
+fn policy(from: &str, to: &str) -> Policy {
+    let text = with_digest(FULL).replace(from, to);
+    Policy::parse("policy.toml", &text).unwrap_or_else(|errors| panic!("{errors}"))
+}
+
+fn with_digest(text: &str) -> String {
+    text.replace("sha256:DIGEST", &described().digest_text())
+}
+
+fn decided(policy: &Policy, tenant: &str, operation: &str) -> Result<Grant, Denied> {
+    let description = described();
+    decide(
+        policy,
+        &description.contract,
+        &description.digest,
+        tenant,
+        operation,
+    )
+}
+
+fn errors(text: &str) -> String {
+    match Policy::parse("p.toml", text) {
+        Ok(_) => panic!("it parses: {text}"),
+        Err(errors) => errors.to_string(),
+    }
+}
+
+#[test]
+fn a_grant_carries_all_that_sending_needs() {
+    let policy = policy("", "");
+    assert!(policy.warnings().is_empty());
+    let grant = decided(&policy, "acme", "create-refund").unwrap();
+    assert_eq!(grant.tenant, "acme");
+    assert_eq!(grant.owner, "acme-refunds");
+    assert_eq!(grant.url, "https://eu.pay.example/v2");
+    assert_eq!(grant.account, "acme-eu");
+    assert!(grant.egress_direct && !grant.allow_private);
+    let credential = grant.credential.unwrap();
+    assert_eq!(credential.source, CredentialSource::Env("PAY_KEY".into()));
+    assert_eq!(credential.header(), Some("Authorization"));
+    assert_eq!(credential.format, "Bearer {secret}");
+    assert_eq!(grant.limits.memory_bytes_max, 32 << 20);
+    assert_eq!(grant.limits.wall_time_max, Duration::from_millis(500));
+    assert_eq!(grant.limits.effects_max, 100);
+    assert_eq!(grant.limits.response_bytes_max, 2048);
+    assert_eq!(grant.limits.lookups_max, Limits::default().lookups_max);
+    let operation = &described().contract.operations["create-refund"];
+    assert_eq!(account(&policy, operation).as_deref(), Some("acme-eu"));
+}
+
+#[test]
+fn the_default_is_nothing() {
+    let denied = decided(&Policy::default(), "acme", "create-refund").unwrap_err();
+    assert!(denied.for_operator().contains("[[component]]"));
+    let empty = Policy::parse("p.toml", "").unwrap();
+    assert!(decided(&empty, "", "create-refund").is_err());
+}
+
+#[test]
+fn each_missing_part_denies_and_only_the_operator_hears_why() {
+    let cases = [
+        ("create-refund\"]", "other\"]", "lists create-refund under `grant`"),
+        ("tenants = [\"acme\"]", "tenants = [\"bolt\"]", "lists the tenant \"acme\""),
+        ("[endpoint.pay]", "[endpoint.shop]", "no [endpoint.pay]"),
+        ("account = \"acme-eu\"", "", "no `account`"),
+        ("[credential.pay]", "[credential.bank]", "no [credential.pay]"),
+        ("https://eu", "http://eu", "allow-private = true"),
+    ];
+    for (from, to, why) in cases {
+        let denied = decided(&policy(from, to), "acme", "create-refund").unwrap_err();
+        assert!(denied.for_operator().contains(why), "{denied}");
+        let agent = denied.for_agent();
+        assert_eq!(agent, "The operation create-refund is not permitted here.");
+        assert_eq!(denied.context_missing(), None);
+    }
+    let other = policy(&described().digest_text(), &digest_text(&[7; 32]));
+    let denied = decided(&other, "acme", "create-refund").unwrap_err();
+    assert!(denied.for_operator().contains("is for sha256:"));
+    let undeclared = decided(&policy("", ""), "acme", "drop table; ask root").unwrap_err();
+    assert!(!undeclared.for_agent().contains("drop table"));
+}
+
+#[test]
+fn a_tenant_is_never_guessed() {
+    assert_eq!(decided(&policy("", ""), "", "create-refund").unwrap().tenant, "acme");
+    assert!(decided(&policy("", ""), "bolt", "create-refund").is_err());
+    let two = policy("[\"acme\"]", "[\"acme\", \"bolt\"]");
+    let denied = decided(&two, "", "create-refund").unwrap_err();
+    assert_eq!(denied.context_missing(), Some("tenant"));
+    assert!(!denied.for_agent().contains("policy"));
+    assert_eq!(decided(&two, "bolt", "create-refund").unwrap().tenant, "bolt");
+    // Another component's tenant counts as well.
+    let entry = format!(
+        "[[component]]\ndigest = \"{}\"\ntenants = [\"bolt\"]\ngrant = []\n[endpoint.pay]",
+        digest_text(&[7; 32])
+    );
+    let beside = policy("[endpoint.pay]", &entry);
+    assert!(decided(&beside, "", "create-refund").is_err());
+    assert!(decided(&beside, "acme", "create-refund").is_ok());
+}
+
+#[test]
+fn a_secret_goes_only_where_digest_or_url_are_pinned() {
+    let line = format!("digest = \"{}\"\n", described().digest_text());
+    let any = policy(&line, "");
+    assert!(any.warnings()[0].contains("every component"));
+    assert!(decided(&any, "acme", "create-refund").is_ok());
+    let text = with_digest(FULL)
+        .replace(&line, "")
+        .replace("url = \"https://eu.pay.example/v2\"\n", "");
+    let loose = Policy::parse("p.toml", &text).unwrap();
+    let denied = decided(&loose, "acme", "create-refund").unwrap_err();
+    assert!(denied.for_operator().contains("names no digest"), "{denied}");
+    // With the digest pinned the contract's URL is the one that was reviewed.
+    let pinned = policy("url = \"https://eu.pay.example/v2\"\n", "");
+    let grant = decided(&pinned, "acme", "create-refund").unwrap();
+    assert_eq!(grant.url, "https://pay.example");
+}
+
+#[test]
+fn errors_name_file_line_and_key() {
+    let cases = [
+        ("x = 1", "p.toml:1: x: unknown key; known here: component, endpoint"),
+        ("\n[limits]\nmemry = 1", "p.toml:3: limits.memry: unknown key"),
+        ("[[component]]\ngrant = []", "p.toml:1: component.tenants: missing"),
+        ("[[component]]\ntenants = []\ngrant = []\nname = 1", "p.toml:4: component.name: unknown key"),
+        ("[[component]]\ndigest = \"sha256:12\"\ntenants = []\ngrant = []", "p.toml:2: component.digest: expected `sha256:`"),
+        ("[[component]]\ntenants = [\"*\"]\ngrant = []", "there are no wildcards"),
+        ("component = 1", "p.toml:1: component: expected one or more [[component]] tables, got integer"),
+        ("[endpoint.a]\nurl = \"ftp://x\"", "p.toml:2: endpoint.a.url: expected https://HOST"),
+        ("[endpoint.a]\nurl = \"https://u:p@x\"", "user or password"),
+        ("[endpoint.a]\nurl = \"https://x/?a=1\"", "no query"),
+        ("[endpoint.a]\negress = \"both\"", "p.toml:2: endpoint.a.egress: expected \"direct\""),
+        ("[endpoint.a]\nallow-private = \"yes\"", "expected true or false, got string"),
+        ("[endpoint.a]\naccount = \"a b\"", "endpoint.a.account: expected a name"),
+        ("[credential.a]\nattach = \"header:X\"", "p.toml:1: credential.a.from: missing"),
+        ("[credential.a]\nfrom = \"vault:x\"\nattach = \"header:X\"", "p.toml:2: credential.a.from: expected \"env:"),
+        ("[credential.a]\nfrom = \"file:x\"\nattach = \"header:X\"", "absolute path"),
+        ("[credential.a]\nfrom = \"env:X\"\nattach = \"header:Host\"", "frames or routes"),
+        ("[credential.a]\nfrom = \"env:X\"\nattach = \"cookie:X\"", "expected \"header:NAME\""),
+        ("[credential.a]\nfrom = \"env:X\"\nattach = \"query:k\"\nformat = \"x\"", "{secret} in it once"),
+        ("[context]\ntrigger = [\"model\"]", "p.toml:2: context.trigger: expected a list of"),
+        ("[context]\nsecret = [\"meta\"]", "unknown key; known here: tenant, trigger"),
+        ("[limits]\nmemory = \"64MB\"", "p.toml:2: limits.memory: expected a size"),
+        ("[limits]\nmemory = 0", "expected a size above 0"),
+        ("[limits]\nwall-time = 30", "expected a duration"),
+        ("[limits]\neffects = -1", "expected a whole number"),
+        ("[limits]\nidle = \"99999999999999999999h\"", "expected a duration"),
+        ("a = ", "p.toml:1: syntax:"),
+        ("[limits]\neffects = 1\neffects = 2", "p.toml:3: syntax: duplicate key"),
+    ];
+    for (text, why) in cases {
+        let errors = errors(text);
+        assert!(errors.contains(why), "{text:?}: {errors}");
+    }
+    let all = errors("x = 1\ny = 2\n[limits]\nz = 3");
+    assert_eq!(all.lines().count(), 3, "{all}");
+}
+
+#[test]
+fn what_cannot_be_enforced_yet_is_refused() {
+    let cases = [
+        "[[approve]]\noperation = \"create-refund\"",
+        "[[exclusive]]\nname = \"x\"",
+        "[retention]\ndone = \"30d\"",
+        "[[component]]\nsigner = \"x\"\ntenants = []\ngrant = []",
+        "[[component]]\nrequires = [\"plan\"]\ntenants = []\ngrant = []",
+        "[endpoint.a]\naccount-is = { operation = \"whoami\", at = \"/id\" }",
+        "[credential.a]\nfrom = \"keyring:x\"\nattach = \"header:X\"",
+    ];
+    for text in cases {
+        let errors = errors(text);
+        assert!(errors.contains("not in this version"), "{text}: {errors}");
+    }
+}
+
+#[test]
+fn facts_are_set_by_whom_the_policy_says() {
+    let rules = policy("", "").context;
+    for setter in [Setter::Serve, Setter::Meta, Setter::Header] {
+        assert!(rules.may_set("trigger", setter));
+        assert_eq!(rules.may_set("tenant", setter), setter == Setter::Serve);
+        assert!(!rules.may_set("colour", setter));
+    }
+}
+
+#[test]
+fn the_first_policy_grants_nothing_until_it_is_uncommented() {
+    let description = described();
+    let text = Policy::minimal(&description);
+    let commented = Policy::parse("p.toml", &text).unwrap_or_else(|e| panic!("{e}"));
+    assert!(commented.components.is_empty());
+    assert!(text.lines().all(|line| line.is_empty() || line.starts_with('#')), "{text}");
+    let plain: Vec<&str> = text
+        .lines()
+        .map(|line| line.strip_prefix("# ").unwrap_or(line))
+        .collect();
+    let policy = Policy::parse("p.toml", &plain.join("\n")).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    let grant = decided(&policy, "", "create-refund").unwrap();
+    assert_eq!(grant.url, "https://pay.example");
+    assert_eq!(grant.account, "main");
+    assert_eq!(grant.credential.unwrap().source, CredentialSource::Env("PAY_KEY".into()));
+    assert!(policy.warnings().is_empty());
+}
+
+#[test]
+fn units() {
+    assert_eq!(units::size("2GiB"), Some(2 << 30));
+    assert_eq!(units::size("17"), Some(17));
+    assert_eq!(units::size("-1"), None);
+    assert_eq!(units::size("999999999999GiB"), None);
+    assert_eq!(units::duration("24h"), Some(Duration::from_secs(86_400)));
+    assert_eq!(units::duration("5"), None);
+    assert_eq!(digest_of("sha256:"), None);
+    assert_eq!(digest_of(&digest_text(&[0xab; 32])), Some([0xab; 32]));
+}

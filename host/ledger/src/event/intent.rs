@@ -1,0 +1,165 @@
+//! What is sent, what would be sent, and what is left when history is dropped.
+
+use serde::{Deserialize, Serialize};
+
+use super::Stored;
+
+/// The intent to send, durable before the first byte leaves.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dispatch {
+    /// Random name of the attempt.
+    #[serde(with = "serde_bytes")]
+    pub attempt: [u8; 16],
+    /// The host incarnation that sends.
+    #[serde(with = "serde_bytes")]
+    pub host: [u8; 16],
+    /// When, in milliseconds of Unix time.
+    pub at: u64,
+    /// Rises only after proof that nothing happened.
+    pub generation: u32,
+    /// Rises only by a recorded decision.
+    pub epoch: u32,
+    /// Whose effect.
+    pub tenant: String,
+    /// The provider account.
+    pub account: String,
+    /// The owner of the action.
+    pub owner: String,
+    /// The action.
+    pub action: String,
+    /// The contract's operation.
+    pub operation: String,
+    /// The tool that asked.
+    pub tool: String,
+    /// Digest of the component.
+    #[serde(with = "serde_bytes")]
+    pub component: [u8; 32],
+    /// Digest of the contract it is judged by.
+    #[serde(with = "serde_bytes")]
+    pub contract: [u8; 32],
+    /// Digest of the recipe of its key.
+    #[serde(with = "serde_bytes")]
+    pub recipe: [u8; 32],
+    /// What people see.
+    pub label: String,
+    /// Salt of the fingerprint.
+    #[serde(with = "serde_bytes")]
+    pub salt: [u8; 16],
+    /// The bound fields, each as its own salted hash.
+    #[serde(with = "crate::wire::named")]
+    pub fingerprint: Vec<(String, [u8; 32])>,
+    /// Digest of the generated fields.
+    #[serde(with = "serde_bytes")]
+    pub generated: [u8; 32],
+    /// The resolved fields, opaque here.
+    pub fields: Stored,
+    /// The rendered request, opaque here.
+    pub request: Stored,
+    /// Digest of the rendered request.
+    #[serde(with = "serde_bytes")]
+    pub request_digest: [u8; 32],
+    /// What the provider knows the effect by.
+    pub downstream_key: String,
+    /// Where it is sent.
+    pub url: String,
+    /// Name and version of the credential.
+    #[serde(with = "crate::wire::credential")]
+    pub credential: Option<(String, [u8; 8])>,
+    /// The lookups that resolved the key: operation, digest of the request, raw answer.
+    #[serde(with = "crate::wire::lookups")]
+    pub lookups: Vec<(String, [u8; 32], Stored)>,
+    /// The first byte may leave for so long after the commit.
+    pub send_within_ms: u64,
+    /// The identical stored request is sent again under the same downstream key.
+    pub resend: bool,
+    /// Nothing undoes it.
+    pub irreversible: bool,
+    /// The provider dedupes on key and body.
+    pub provider_dedupes: bool,
+    /// Bytes handed over reach the provider itself, no relay.
+    pub egress_direct: bool,
+}
+
+/// What would be sent: frozen in a plan, or waiting for a person.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Proposal {
+    /// When.
+    pub at: u64,
+    /// The plan it is frozen in.
+    #[serde(default)]
+    pub plan: Option<String>,
+    /// Rises only by a recorded decision.
+    pub epoch: u32,
+    /// Whose effect.
+    pub tenant: String,
+    /// The provider account.
+    pub account: String,
+    /// The owner of the action.
+    pub owner: String,
+    /// The action.
+    pub action: String,
+    /// The contract's operation.
+    pub operation: String,
+    /// The tool that asked.
+    pub tool: String,
+    /// Digest of the contract it was rendered under.
+    #[serde(with = "serde_bytes")]
+    pub contract: [u8; 32],
+    /// What people see.
+    pub label: String,
+    /// Salt of the fingerprint.
+    #[serde(with = "serde_bytes")]
+    pub salt: [u8; 16],
+    /// The bound fields, each as its own salted hash.
+    #[serde(with = "crate::wire::named")]
+    pub fingerprint: Vec<(String, [u8; 32])>,
+    /// Digest of the generated fields.
+    #[serde(with = "serde_bytes")]
+    pub generated: [u8; 32],
+    /// The resolved fields, opaque here.
+    pub fields: Stored,
+    /// The rendered request, opaque here.
+    pub request: Stored,
+    /// Digest of the rendered request: what an approval binds to.
+    #[serde(with = "serde_bytes")]
+    pub request_digest: [u8; 32],
+}
+
+/// What is left of a pruned effect: enough to answer and to compare.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tombstone {
+    /// When it was pruned.
+    pub at: u64,
+    /// Its state then.
+    pub state: crate::StateTag,
+    /// Its generation.
+    pub generation: u32,
+    /// Its epoch.
+    pub epoch: u32,
+    /// The tool that asked.
+    pub tool: String,
+    /// The operation.
+    pub operation: String,
+    /// What people see.
+    pub label: String,
+    /// Salt of the fingerprint.
+    #[serde(with = "serde_bytes")]
+    pub salt: [u8; 16],
+    /// The bound fields, each as its own salted hash.
+    #[serde(with = "crate::wire::named")]
+    pub fingerprint: Vec<(String, [u8; 32])>,
+    /// Digest of the generated fields.
+    #[serde(with = "serde_bytes")]
+    pub generated: [u8; 32],
+    /// The receipt.
+    pub receipt: Option<String>,
+    /// Why nothing happened, or why it was revoked.
+    pub reason: Option<String>,
+    /// Whether its lookup confirmed it.
+    pub confirmed: bool,
+    /// When its state was reached.
+    pub settled_at: u64,
+    /// The later epoch, if it was superseded: epoch, for whom, the state before.
+    #[serde(default)]
+    pub superseded_by: Option<(u32, String, crate::StateTag)>,
+}
