@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use oncegate_tests::harness::{Guest, Harness, Run};
+use oncegate_tests::harness::{Guest, Harness, Options, Run};
 use serde_json::{Value, json};
 
 /// What an agent heard of one call.
@@ -14,18 +14,15 @@ pub(crate) struct Heard {
     pub(crate) json: Value,
     /// The program's exit code; none after a signal.
     pub(crate) code: Option<i32>,
-    /// Standard error, for the message of an assertion.
+    /// Standard error.
+    #[expect(dead_code, reason = "an assertion that fails prints it")]
     pub(crate) stderr: String,
 }
 
 impl Heard {
     /// From a program that ran to its end.
     pub(crate) fn of(run: &Run) -> Self {
-        Self {
-            json: run.json().unwrap(),
-            code: run.code,
-            stderr: run.stderr.clone(),
-        }
+        Self { json: run.json().unwrap(), code: run.code, stderr: run.stderr.clone() }
     }
 
     /// The status word.
@@ -41,10 +38,7 @@ impl Heard {
     /// The receipts, in the order of the effects.
     pub(crate) fn receipts(&self) -> Vec<&str> {
         let effects = self.json["effects"].as_array().unwrap();
-        effects
-            .iter()
-            .filter_map(|effect| effect["receipt"].as_str())
-            .collect()
+        effects.iter().filter_map(|effect| effect["receipt"].as_str()).collect()
     }
 
     /// A repeat of what is done: a success that carries the first receipt and nothing else.
@@ -62,6 +56,12 @@ pub(crate) fn refund(return_id: &str, reason: &str) -> Value {
     json!({ "return_id": return_id, "reason": reason })
 }
 
+/// An example guest under other limits.
+pub(crate) fn with_limits(guest: &str, limits: &str) -> Harness {
+    let options = Options { limits: limits.to_owned(), ..Options::default() };
+    Harness::with(Guest::example(guest).unwrap(), options).unwrap()
+}
+
 /// Runs one call to its end.
 #[track_caller]
 pub(crate) fn call(harness: &Harness, tool: &str, arguments: &Value, context: &[&str]) -> Heard {
@@ -74,22 +74,34 @@ pub(crate) fn hear(command: &mut Command) -> Heard {
     Heard::of(&Run::of(command).unwrap())
 }
 
-/// The bare refunds guest with another contract, packed by the program.
+/// The bare refunds guest with another contract, packed.
 pub(crate) fn packed(folder: &Path, contract: &str) -> Guest {
     let bare = Guest::example("refunds").unwrap().component;
-    let bare = bare.with_file_name("refunds-bare.wasm");
-    let (file, component) = (folder.join("contract.toml"), folder.join("packed.wasm"));
-    fs::write(&file, contract).unwrap();
-    let wit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../guest-examples/refunds/wit");
-    let harness = Harness::new("refunds").unwrap();
-    let mut pack = harness.command();
-    pack.arg("pack").arg(bare);
-    pack.arg("--contract").arg(&file);
-    pack.arg("--wit").arg(wit).arg("-o").arg(&component);
-    let run = Run::of(&mut pack).unwrap();
-    assert_eq!(run.code, Some(0), "{}", run.stderr);
-    Guest {
-        component,
-        contract: contract.to_owned(),
+    let mut bytes = fs::read(bare.with_file_name("refunds-bare.wasm")).unwrap();
+    let wit = concat!(env!("CARGO_MANIFEST_DIR"), "/../guest-examples/refunds/wit/tool.wit");
+    section(&mut bytes, "oncegate:contract", contract.as_bytes());
+    section(&mut bytes, "oncegate:wit", &fs::read(wit).unwrap());
+    let component = folder.join("packed.wasm");
+    fs::write(&component, bytes).unwrap();
+    Guest { component, contract: contract.to_owned() }
+}
+
+/// Appends one custom section: 0, its length, the length of its name, the name, the bytes.
+fn section(component: &mut Vec<u8>, name: &str, bytes: &[u8]) {
+    let mut content = Vec::new();
+    leb(&mut content, name.len());
+    content.extend(name.as_bytes());
+    content.extend(bytes);
+    component.push(0);
+    leb(component, content.len());
+    component.extend(content);
+}
+
+/// An unsigned number as wasm writes it.
+fn leb(bytes: &mut Vec<u8>, mut number: usize) {
+    while number >= 0x80 {
+        bytes.push((number & 0x7f) as u8 | 0x80);
+        number >>= 7;
     }
+    bytes.push(number as u8);
 }

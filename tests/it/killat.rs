@@ -96,10 +96,7 @@ fn calls_are_logged_in_order() {
 fn a_stopped_program_goes_on_after_it_is_woken() {
     let (folder, provider) = (tempfile::tempdir().unwrap(), Provider::start().unwrap());
     let mut command = command(&folder, &provider);
-    let point = KillPoint {
-        signal: Signal::Stop,
-        ..KillPoint::before(Call::Send, 2)
-    };
+    let point = KillPoint { signal: Signal::Stop, ..KillPoint::before(Call::Send, 2) };
     point.apply(&mut command).unwrap();
     let running = Running::start(&mut command).unwrap();
     thread::sleep(Duration::from_millis(300));

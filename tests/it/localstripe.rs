@@ -10,10 +10,7 @@ fn refunds_are_made_by_form_and_found_by_charge() {
     assert_eq!(stripe.refunds(&charge).unwrap().len(), 0);
 
     let authorization = format!("Bearer {SECRET}");
-    let headers = [
-        ("Authorization", authorization.as_str()),
-        ("Content-Type", "application/x-www-form-urlencoded"),
-    ];
+    let headers = [("Authorization", authorization.as_str()), ("Content-Type", "application/x-www-form-urlencoded")];
     let form = format!("charge={charge}&amount=500&metadata%5Bref%5D=abc");
     let client = Client::new(stripe.url());
     let refund = || client.send("POST", "/v1/refunds", &headers, form.as_bytes());

@@ -1,13 +1,20 @@
 //! The program and the tools around it, from outside. One module for each subject.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "tests"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod agent;
+mod bad_input;
+mod bad_ledgers;
+mod book;
+mod campaign;
+mod crash_states;
+mod hostile;
 mod killat;
+mod kills;
+mod kills_by_mode;
 mod localstripe;
+mod owners;
 mod provider;
+mod raw_answers;
 mod rephrase;
+mod sequence;
+mod versions;

@@ -62,10 +62,7 @@ fn a_repeated_key_gets_the_first_answer() {
     assert_eq!(email(&client, "k", "other words").0, 409);
     assert_eq!(client.count("email").unwrap(), 1);
 
-    let settings = Settings {
-        dedupe: [("email".to_owned(), Dedupe::Key)].into(),
-        ..Settings::default()
-    };
+    let settings = Settings { dedupe: [("email".to_owned(), Dedupe::Key)].into(), ..Settings::default() };
     client.settings(&settings).unwrap();
     assert_eq!(email(&client, "k", "other words"), first);
     assert_eq!(client.count("email").unwrap(), 1);
@@ -86,22 +83,14 @@ fn modes_that_answer_wrongly_have_done_it() {
     for (done, (mode, status)) in cases.into_iter().enumerate() {
         let rules = client.mode(mode, "POST", "/v1/refunds", Some(1));
         rules.unwrap();
-        assert_eq!(
-            refund(&client, "charge=ch_1").unwrap().0,
-            status,
-            "{mode:?}"
-        );
+        assert_eq!(refund(&client, "charge=ch_1").unwrap().0, status, "{mode:?}");
         assert_eq!(client.count("refund").unwrap(), done + 1, "{mode:?}");
     }
 }
 
 #[test]
 fn modes_that_end_the_connection_say_whether_it_happened() {
-    let cases = [
-        (Mode::ResetBefore, 0),
-        (Mode::CompleteThenReset, 1),
-        (Mode::ResetAfterHeaders, 1),
-    ];
+    let cases = [(Mode::ResetBefore, 0), (Mode::CompleteThenReset, 1), (Mode::ResetAfterHeaders, 1)];
     for (mode, happened) in cases {
         let client = start();
         client.mode(mode, "POST", "/v1/refunds", Some(1)).unwrap();
@@ -113,17 +102,9 @@ fn modes_that_end_the_connection_say_whether_it_happened() {
 #[test]
 fn a_rule_waits_and_ends_as_it_says() {
     let client = start();
-    let rule = Rule {
-        mode: Mode::Reject402,
-        path: "/v1/*".to_owned(),
-        method: None,
-        after: 1,
-        times: Some(1),
-    };
+    let rule = Rule { mode: Mode::Reject402, path: "/v1/*".to_owned(), method: None, after: 1, times: Some(1) };
     client.rule(&rule).unwrap();
-    let statuses: Vec<u16> = (0..3)
-        .map(|_| refund(&client, "charge=ch_1").unwrap().0)
-        .collect();
+    let statuses: Vec<u16> = (0..3).map(|_| refund(&client, "charge=ch_1").unwrap().0).collect();
     assert_eq!(statuses, [200, 402, 200]);
     let log = client.log().unwrap();
     let effects: Vec<usize> = log.iter().map(|entry| entry.effects).collect();
@@ -133,10 +114,7 @@ fn a_rule_waits_and_ends_as_it_says() {
 #[test]
 fn a_lagging_index_hides_what_happened_just_now() {
     let client = start();
-    let settings = Settings {
-        index_lag_ms: 60_000,
-        ..Settings::default()
-    };
+    let settings = Settings { index_lag_ms: 60_000, ..Settings::default() };
     client.settings(&settings).unwrap();
     refund(&client, "charge=ch_1").unwrap();
     let list = client.json("GET", "/v1/refunds?charge=ch_1", None).unwrap();
@@ -147,10 +125,7 @@ fn a_lagging_index_hides_what_happened_just_now() {
 #[test]
 fn a_shop_can_follow_the_money() {
     let client = start();
-    let settings = Settings {
-        shop_follows: true,
-        ..Settings::default()
-    };
+    let settings = Settings { shop_follows: true, ..Settings::default() };
     client.settings(&settings).unwrap();
     let status = || client.json("GET", "/returns/R-7", None).unwrap()["status"].clone();
     assert_eq!(status(), "received");

@@ -9,7 +9,7 @@ use oncegate_tests::provider::domains::Settings;
 use oncegate_tests::provider::mode::Mode;
 use serde_json::{Value, json};
 
-use crate::agent::{Heard, call, hear, refund};
+use crate::agent::{Heard, call, hear, refund, with_limits};
 
 const TOOL: &str = "issue-refund";
 const LONG: Duration = Duration::from_secs(60);
@@ -41,16 +41,7 @@ fn timeout_after_success(harness: &Harness) -> Heard {
 /// A harness that gives up on a silent provider soon.
 fn impatient() -> Harness {
     let limits = "request-deadline = \"3s\"\nidle = \"3s\"\nanswer-within = \"1s\"";
-    with_limits(limits)
-}
-
-fn with_limits(limits: &str) -> Harness {
-    let guest = oncegate_tests::harness::Guest::example("refunds").unwrap();
-    let options = oncegate_tests::harness::Options {
-        limits: limits.to_owned(),
-        ..Default::default()
-    };
-    Harness::with(guest, options).unwrap()
+    with_limits("refunds", limits)
 }
 
 #[test]
@@ -144,10 +135,7 @@ fn timeout_after_success_is_settled_by_the_first_process_where_it_can() {
 #[test]
 fn a_return_that_reads_refunded_by_then_is_no_error() {
     let harness = impatient();
-    let follows = Settings {
-        shop_follows: true,
-        ..Settings::default()
-    };
+    let follows = Settings { shop_follows: true, ..Settings::default() };
     let receipt = lost_and_unsettled(&harness, &follows);
     // The guest sees "refunded", fails, and asks for no effect.
     let settled = call(&harness, TOOL, &refund("R-1", "second try"), &[]);
@@ -161,10 +149,7 @@ fn a_return_that_reads_refunded_by_then_is_no_error() {
 /// A refund that the provider made and never spoke of, while its lists were down as well; then it
 /// works again with these settings. Returns the receipt that nobody has heard of.
 fn lost_and_unsettled(harness: &Harness, then: &Settings) -> String {
-    let lists_down = Settings {
-        lists_down: true,
-        ..then.clone()
-    };
+    let lists_down = Settings { lists_down: true, ..then.clone() };
     harness.provider().settings(&lists_down).unwrap();
     let lost = timeout_after_success(harness);
     assert_eq!(lost.status(), "pending", "{lost:#?}");
@@ -183,10 +168,7 @@ fn lost_and_unsettled(harness: &Harness, then: &Settings) -> String {
 #[test]
 fn a_return_that_reads_refunded_after_a_clean_refund_is_already_done() {
     let harness = Harness::new("refunds").unwrap();
-    let settings = Settings {
-        shop_follows: true,
-        ..Settings::default()
-    };
+    let settings = Settings { shop_follows: true, ..Settings::default() };
     harness.provider().settings(&settings).unwrap();
     let receipt = first(&harness, &[]);
     for reason in ["arrived broken", "other words"] {
@@ -274,10 +256,7 @@ fn eight_processes_at_once_make_one_refund() {
         Running::start(&mut command).unwrap()
     });
     let all: Vec<Running> = calls.collect();
-    let heard: Vec<Heard> = all
-        .into_iter()
-        .map(|running| Heard::of(&running.wait(LONG).unwrap()))
-        .collect();
+    let heard: Vec<Heard> = all.into_iter().map(|running| Heard::of(&running.wait(LONG).unwrap())).collect();
     assert_eq!(refunds(&harness), 1, "{heard:#?}");
     let receipt = harness.provider().effects().unwrap()[0].id.clone();
     for one in &heard {
@@ -301,10 +280,7 @@ fn eight_processes_with_two_amounts_make_one_refund() {
         Running::start(&mut harness.call(TOOL, &arguments, &[])).unwrap()
     });
     let all: Vec<Running> = calls.collect();
-    let heard: Vec<Heard> = all
-        .into_iter()
-        .map(|running| Heard::of(&running.wait(LONG).unwrap()))
-        .collect();
+    let heard: Vec<Heard> = all.into_iter().map(|running| Heard::of(&running.wait(LONG).unwrap())).collect();
     assert_eq!(refunds(&harness), 1, "{heard:#?}");
     let made = &harness.provider().effects().unwrap()[0].object["amount"];
     for (n, one) in heard.iter().enumerate() {
@@ -332,7 +308,7 @@ fn start_and_wait_for_refund(harness: &Harness) -> Running {
 
 #[test]
 fn a_second_process_hears_of_the_first_one_that_still_hangs() {
-    let harness = with_limits("request-deadline = \"8s\"\nidle = \"8s\"\nattach = \"1s\"");
+    let harness = with_limits("refunds", "request-deadline = \"8s\"\nidle = \"8s\"\nattach = \"1s\"");
     let (provider, mode) = (harness.provider(), Mode::CompleteThenHang);
     provider.mode(mode, "POST", "/v1/refunds", Some(1)).unwrap();
     let owner = start_and_wait_for_refund(&harness);
@@ -390,7 +366,7 @@ fn every_way_to_fail_after_success_ends_in_the_first_receipt() {
         Mode::HeldOpen,
         Mode::Slow,
     ];
-    let harness = with_limits("request-deadline = \"5s\"\nidle = \"2s\"");
+    let harness = with_limits("refunds", "request-deadline = \"5s\"\nidle = \"2s\"");
     for (n, mode) in modes.into_iter().enumerate() {
         let id = format!("R-{}", 100 + n);
         let provider = harness.provider();
@@ -410,14 +386,8 @@ fn every_way_to_fail_after_success_ends_in_the_first_receipt() {
 
 #[test]
 fn what_fails_before_it_happened_is_never_told_as_done() {
-    let modes = [
-        Mode::HangBefore,
-        Mode::AcceptThenHang,
-        Mode::ResetBefore,
-        Mode::Error503Before,
-        Mode::Error429Before,
-    ];
-    let harness = with_limits("request-deadline = \"2s\"\nidle = \"1s\"");
+    let modes = [Mode::HangBefore, Mode::AcceptThenHang, Mode::ResetBefore, Mode::Error503Before, Mode::Error429Before];
+    let harness = with_limits("refunds", "request-deadline = \"2s\"\nidle = \"1s\"");
     for (n, mode) in modes.into_iter().enumerate() {
         let id = format!("R-{}", 200 + n);
         let provider = harness.provider();

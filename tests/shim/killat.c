@@ -98,8 +98,9 @@ static long count(enum call call, int fd) {
 }
 
 static void die_if(enum call call, long number, int after) {
+  // To this thread: a signal to the process may be taken by another one, and this one would go on.
   if (wanted == (int)call && wanted_count == number && wanted_after == after)
-    kill(getpid(), wanted_signal);
+    syscall(SYS_tgkill, getpid(), syscall(SYS_gettid), wanted_signal);
 }
 
 static int is_tcp(int fd) {

@@ -26,24 +26,16 @@ impl Client {
     /// For a URL such as `http://127.0.0.1:8080`.
     pub fn new(url: &str) -> Self {
         let address = url.trim_start_matches("http://").trim_end_matches('/');
-        Self {
-            address: address.to_owned(),
-        }
+        Self { address: address.to_owned() }
     }
 
     /// Sends one request and returns status and body.
     ///
     /// # Errors
     /// There is no server, or what it says is no HTTP answer.
-    pub fn send(
-        &self,
-        method: &str,
-        target: &str,
-        headers: &[(&str, &str)],
-        body: &[u8],
-    ) -> Result<(u16, Vec<u8>)> {
-        let mut stream = TcpStream::connect(&self.address)
-            .with_context(|| format!("nobody listens on {}", self.address))?;
+    pub fn send(&self, method: &str, target: &str, headers: &[(&str, &str)], body: &[u8]) -> Result<(u16, Vec<u8>)> {
+        let mut stream =
+            TcpStream::connect(&self.address).with_context(|| format!("nobody listens on {}", self.address))?;
         stream.set_read_timeout(Some(ANSWER_WITHIN))?;
         let mut request = format!(
             "{method} {target} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Length: {}\r\n",
@@ -82,13 +74,7 @@ impl Client {
     /// # Errors
     /// As [`Client::json`], like all that follow.
     pub fn mode(&self, mode: Mode, method: &str, path: &str, times: Option<u64>) -> Result<()> {
-        self.rule(&Rule {
-            mode,
-            path: path.to_owned(),
-            method: Some(method.to_owned()),
-            after: 0,
-            times,
-        })
+        self.rule(&Rule { mode, path: path.to_owned(), method: Some(method.to_owned()), after: 0, times })
     }
 
     /// Adds a rule behind the others.
@@ -150,10 +136,7 @@ impl Client {
     /// See [`Client::mode`].
     pub fn count(&self, kind: &str) -> Result<usize> {
         let counts = self.counts()?;
-        counts
-            .get(kind)
-            .copied()
-            .with_context(|| format!("the provider counts no {kind}"))
+        counts.get(kind).copied().with_context(|| format!("the provider counts no {kind}"))
     }
 
     /// What happened, in order.

@@ -39,22 +39,14 @@ impl Guest {
     /// It is not built.
     pub fn example(name: &str) -> Result<Self> {
         let root = root();
-        let built = std::env::var_os("ONCEGATE_GUESTS")
-            .map_or_else(|| root.join("target/guests"), PathBuf::from);
+        let built = std::env::var_os("ONCEGATE_GUESTS").map_or_else(|| root.join("target/guests"), PathBuf::from);
         let component = built.join(format!("{name}.wasm"));
         if !component.exists() {
-            bail!(
-                "{} is missing; run `cargo xtask guests`",
-                component.display()
-            );
+            bail!("{} is missing; run `cargo xtask guests`", component.display());
         }
         let contract = root.join(format!("guest-examples/{name}/contract.toml"));
-        let contract = fs::read_to_string(&contract)
-            .with_context(|| format!("cannot read {}", contract.display()))?;
-        Ok(Self {
-            component,
-            contract,
-        })
+        let contract = fs::read_to_string(&contract).with_context(|| format!("cannot read {}", contract.display()))?;
+        Ok(Self { component, contract })
     }
 }
 
@@ -139,9 +131,7 @@ impl Harness {
     /// The program with the environment that it needs; arguments are the test's.
     pub fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
-        command
-            .env("ONCEGATE_HOME", self.home())
-            .envs(self.secrets());
+        command.env("ONCEGATE_HOME", self.home()).envs(self.secrets());
         command
     }
 
@@ -200,13 +190,8 @@ impl Harness {
     fn grant(&self, contract: &toml::Table) -> Result<String> {
         let component = fs::read(&self.guest.component)
             .with_context(|| format!("cannot read {}", self.guest.component.display()))?;
-        let digest: String = Sha256::digest(component)
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
-        let operations: Vec<String> = table(contract, "operation")
-            .map(|(name, _)| format!("\"{name}\""))
-            .collect();
+        let digest: String = Sha256::digest(component).iter().map(|byte| format!("{byte:02x}")).collect();
+        let operations: Vec<String> = table(contract, "operation").map(|(name, _)| format!("\"{name}\"")).collect();
         Ok(format!(
             "[[component]]\ndigest = \"sha256:{digest}\"\ntenants = [\"{TENANT}\"]\ngrant = [{}]\n",
             operations.join(", ")
@@ -226,10 +211,7 @@ impl Harness {
     }
 }
 
-fn table<'a>(
-    contract: &'a toml::Table,
-    name: &str,
-) -> impl Iterator<Item = (&'a String, &'a toml::Value)> {
+fn table<'a>(contract: &'a toml::Table, name: &str) -> impl Iterator<Item = (&'a String, &'a toml::Value)> {
     let table = contract.get(name).and_then(toml::Value::as_table);
     table.into_iter().flatten()
 }
@@ -252,7 +234,5 @@ fn program() -> Result<PathBuf> {
     let near = own.ancestors().skip(1).take(2);
     near.map(|folder| folder.join("oncegate"))
         .find(|program| program.is_file())
-        .context(
-            "`oncegate` is not built; run `cargo build -p oncegate`, or name it in ONCEGATE_BIN",
-        )
+        .context("`oncegate` is not built; run `cargo build -p oncegate`, or name it in ONCEGATE_BIN")
 }

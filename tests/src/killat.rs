@@ -59,20 +59,12 @@ pub struct KillPoint {
 impl KillPoint {
     /// SIGKILL just before the Nth call.
     pub fn before(call: Call, nth: u32) -> Self {
-        Self {
-            side: Side::Before,
-            call,
-            nth,
-            signal: Signal::Kill,
-        }
+        Self { side: Side::Before, call, nth, signal: Signal::Kill }
     }
 
     /// SIGKILL just after the Nth call.
     pub fn after(call: Call, nth: u32) -> Self {
-        Self {
-            side: Side::After,
-            ..Self::before(call, nth)
-        }
+        Self { side: Side::After, ..Self::before(call, nth) }
     }
 
     /// Makes a command end there.
@@ -84,10 +76,7 @@ impl KillPoint {
             Signal::Kill => "kill",
             Signal::Stop => "stop",
         };
-        command
-            .env("LD_PRELOAD", shim()?)
-            .env("KILL_AT", self.to_string())
-            .env("KILL_SIGNAL", signal);
+        command.env("LD_PRELOAD", shim()?).env("KILL_AT", self.to_string()).env("KILL_SIGNAL", signal);
         Ok(())
     }
 }
@@ -147,17 +136,8 @@ pub fn read_calls(file: &Path) -> Result<Vec<Seen>> {
 
 fn seen(line: &str) -> Result<Seen> {
     let mut words = line.splitn(4, ' ');
-    let mut next = || {
-        words
-            .next()
-            .with_context(|| format!("not a log line: {line}"))
-    };
-    Ok(Seen {
-        pid: next()?.parse()?,
-        call: next()?.to_owned(),
-        nth: next()?.parse()?,
-        what: next()?.to_owned(),
-    })
+    let mut next = || words.next().with_context(|| format!("not a log line: {line}"));
+    Ok(Seen { pid: next()?.parse()?, call: next()?.to_owned(), nth: next()?.parse()?, what: next()?.to_owned() })
 }
 
 /// The compiled shim; made at the first use in a process, kept under its source's digest.
@@ -171,10 +151,7 @@ fn shim() -> Result<&'static Path> {
 fn compile() -> Result<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("shim/killat.c");
     let text = fs::read(&source)?;
-    let digest: String = Sha256::digest(&text)[..8]
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let digest: String = Sha256::digest(&text)[..8].iter().map(|byte| format!("{byte:02x}")).collect();
     let folder = std::env::temp_dir();
     let library = folder.join(format!("oncegate-killat-{digest}.so"));
     if library.exists() {

@@ -1,14 +1,6 @@
 //! The program from outside: a fake provider whose counts are the oracle, a client for its
 //! controls, a harness that runs the built `oncegate`, and a shim that kills it at a system call.
-#![cfg_attr(
-    test,
-    allow(
-        clippy::unwrap_used,
-        clippy::expect_used,
-        clippy::panic,
-        reason = "tests"
-    )
-)]
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests"))]
 
 pub mod client;
 pub mod harness;

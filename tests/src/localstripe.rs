@@ -44,13 +44,8 @@ impl Localstripe {
     pub fn start() -> Result<Self> {
         let python = install().context("localstripe cannot be installed")?;
         let running = Running::start(Command::new(python).args(["-c", SERVE]))?;
-        let port = running
-            .read_line(READY_WITHIN)
-            .context("localstripe did not start")?;
-        Ok(Self {
-            _running: running,
-            url: format!("http://127.0.0.1:{port}"),
-        })
+        let port = running.read_line(READY_WITHIN).context("localstripe did not start")?;
+        Ok(Self { _running: running, url: format!("http://127.0.0.1:{port}") })
     }
 
     /// `http://127.0.0.1:PORT`, for the endpoint `pay`.
@@ -66,10 +61,7 @@ impl Localstripe {
         let card = "type=card&card[number]=4242424242424242&card[exp_month]=12\
                     &card[exp_year]=2099&card[cvc]=123";
         let method = self.post("/v1/payment_methods", card)?;
-        let charge = format!(
-            "amount={amount}&currency=usd&source={}",
-            text(&method, "id")?
-        );
+        let charge = format!("amount={amount}&currency=usd&source={}", text(&method, "id")?);
         let charge = self.post("/v1/charges", &charge)?;
         Ok(text(&charge, "id")?.to_owned())
     }
@@ -90,10 +82,8 @@ impl Localstripe {
 
     fn send(&self, method: &str, target: &str, form: &str) -> Result<Value> {
         let authorization = format!("Bearer {SECRET}");
-        let headers = [
-            ("Authorization", authorization.as_str()),
-            ("Content-Type", "application/x-www-form-urlencoded"),
-        ];
+        let headers =
+            [("Authorization", authorization.as_str()), ("Content-Type", "application/x-www-form-urlencoded")];
         let client = Client::new(&self.url);
         let (status, body) = client.send(method, target, &headers, form.as_bytes())?;
         if status != 200 {
@@ -105,9 +95,7 @@ impl Localstripe {
 }
 
 fn text<'a>(object: &'a Value, name: &str) -> Result<&'a str> {
-    object[name]
-        .as_str()
-        .with_context(|| format!("localstripe's answer has no `{name}`: {object}"))
+    object[name].as_str().with_context(|| format!("localstripe's answer has no `{name}`: {object}"))
 }
 
 /// The Python that has it. Tests run side by side: the first installs, the others wait.
@@ -122,9 +110,7 @@ fn install() -> Result<PathBuf> {
     if installed.exists() {
         return Ok(python);
     }
-    run(Command::new("python3")
-        .args(["-m", "venv", "--clear"])
-        .arg(&venv))?;
+    run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&venv))?;
     run(Command::new(&python).args(["-m", "pip", "install", "--quiet", PACKAGE]))?;
     File::create(installed)?;
     Ok(python)

@@ -87,10 +87,7 @@ impl Provider {
     pub fn listen(address: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
         let address = listener.local_addr()?;
-        let shared = Shared {
-            inside: Arc::default(),
-            started: Instant::now(),
-        };
+        let shared = Shared { inside: Arc::default(), started: Instant::now() };
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let shared = shared.clone();
@@ -200,10 +197,7 @@ impl Shared {
             ("POST", "/_control") => inside.control(body).map(|()| json!({})),
             _ => Err("no such control".to_owned()),
         };
-        done.map_or_else(
-            |message| Reply::error(400, "control", &message),
-            |body| Reply::json(200, &body),
-        )
+        done.map_or_else(|message| Reply::error(400, "control", &message), |body| Reply::json(200, &body))
     }
 }
 

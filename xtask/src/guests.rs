@@ -38,10 +38,7 @@ const BUILDS: &[Build] = &[
     build("campaign"),
     build("notes"),
     build("orders"),
-    Build {
-        workspace: "tests/guests",
-        ..build("hostile")
-    },
+    Build { workspace: "tests/guests", ..build("hostile") },
     Build {
         workspace: "guest-examples",
         package: "refunds",
@@ -51,12 +48,7 @@ const BUILDS: &[Build] = &[
 ];
 
 const fn build(name: &'static str) -> Build {
-    Build {
-        workspace: "guest-examples",
-        package: name,
-        flags: &[],
-        component: name,
-    }
+    Build { workspace: "guest-examples", package: name, flags: &[], component: name }
 }
 
 impl Guests {
@@ -74,8 +66,7 @@ impl Guests {
         let toolchain = self.toolchain()?;
         let root = root()?;
         let components = root.join("target/guests");
-        fs::create_dir_all(&components)
-            .with_context(|| format!("cannot make {}", components.display()))?;
+        fs::create_dir_all(&components).with_context(|| format!("cannot make {}", components.display()))?;
         for build in BUILDS {
             let component = components.join(format!("{}.wasm", build.component));
             build.run(toolchain, &root, &component)?;
@@ -140,8 +131,7 @@ impl Build {
         run(&mut cargo).with_context(|| format!("guest {} does not build", self.component))?;
         let file = format!("{TARGET}/release/{}.wasm", self.package);
         let built = target.join(file);
-        fs::copy(&built, component)
-            .with_context(|| format!("cannot copy {} to target/guests", built.display()))?;
+        fs::copy(&built, component).with_context(|| format!("cannot copy {} to target/guests", built.display()))?;
         Ok(())
     }
 }
@@ -154,23 +144,18 @@ pub(crate) fn root() -> Result<PathBuf> {
 }
 
 fn has_standard_library() -> bool {
-    let printed =
-        printed(Command::new("rustc").args(["--print", "target-libdir", "--target", TARGET]));
+    let printed = printed(Command::new("rustc").args(["--print", "target-libdir", "--target", TARGET]));
     let Ok(folder) = printed else { return false };
     let Ok(files) = fs::read_dir(folder) else {
         return false;
     };
-    files
-        .flatten()
-        .any(|file| file.file_name().to_string_lossy().starts_with("libstd-"))
+    files.flatten().any(|file| file.file_name().to_string_lossy().starts_with("libstd-"))
 }
 
 /// Runs a command to its end.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let name = format!("{:?}", command.get_program());
-    let status = command
-        .status()
-        .with_context(|| format!("{name} cannot be started"))?;
+    let status = command.status().with_context(|| format!("{name} cannot be started"))?;
     if !status.success() {
         bail!("{name} ended with {status}");
     }

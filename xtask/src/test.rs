@@ -19,25 +19,11 @@ impl Test {
     pub(crate) fn run(&self) -> Result<()> {
         step("format", || cargo(&["fmt", "--all", "--check"]))?;
         step("guests", Guests::build_quietly)?;
-        step("clippy", || {
-            cargo(&[
-                "clippy",
-                "--quiet",
-                "--workspace",
-                "--all-targets",
-                "--",
-                "-D",
-                "warnings",
-            ])
-        })?;
+        step("clippy", || cargo(&["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
         step("docs", docs)?;
         step("licences and sources", deny)?;
-        step("build", || {
-            cargo(&["build", "--quiet", "--workspace", "--bins"])
-        })?;
-        step("tests", || {
-            cargo(&["test", "--workspace", "--no-fail-fast"])
-        })
+        step("build", || cargo(&["build", "--quiet", "--workspace", "--bins"]))?;
+        step("tests", || cargo(&["test", "--workspace", "--no-fail-fast"]))
     }
 }
 
@@ -55,33 +41,14 @@ fn cargo(arguments: &[&str]) -> Result<()> {
 
 fn docs() -> Result<()> {
     let mut cargo = Command::new("cargo");
-    cargo
-        .current_dir(root()?)
-        .args(["doc", "--quiet", "--workspace", "--no-deps"])
-        .env("RUSTDOCFLAGS", "-D warnings");
+    cargo.current_dir(root()?).args(["doc", "--quiet", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings");
     run(&mut cargo)
 }
 
 /// Advisories need a database that is not in the package registries; the release process checks them.
 fn deny() -> Result<()> {
     if printed(Command::new("cargo").args(["deny", "--version"])).is_err() {
-        cargo(&[
-            "install",
-            "--quiet",
-            "--locked",
-            "cargo-deny",
-            "--version",
-            CARGO_DENY,
-        ])?;
+        cargo(&["install", "--quiet", "--locked", "cargo-deny", "--version", CARGO_DENY])?;
     }
-    cargo(&[
-        "deny",
-        "--offline",
-        "--log-level",
-        "error",
-        "check",
-        "bans",
-        "licenses",
-        "sources",
-    ])
+    cargo(&["deny", "--offline", "--log-level", "error", "check", "bans", "licenses", "sources"])
 }

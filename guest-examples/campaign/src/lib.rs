@@ -18,8 +18,7 @@ wit_bindgen::generate!({
 
 #[used]
 #[unsafe(link_section = "oncegate:contract")]
-static CONTRACT: [u8; include_bytes!("../contract.toml").len()] =
-    *include_bytes!("../contract.toml");
+static CONTRACT: [u8; include_bytes!("../contract.toml").len()] = *include_bytes!("../contract.toml");
 
 #[used]
 #[unsafe(link_section = "oncegate:wit")]
@@ -29,23 +28,13 @@ struct Campaign;
 export!(Campaign);
 
 impl Guest for Campaign {
-    fn send_campaign(
-        subject: String,
-        body: String,
-        recipients: Vec<String>,
-    ) -> Result<Report, String> {
-        let mut report = Report {
-            sent: 0,
-            refused: Vec::new(),
-        };
+    fn send_campaign(subject: String, body: String, recipients: Vec<String>) -> Result<Report, String> {
+        let mut report = Report { sent: 0, refused: Vec::new() };
         for recipient in recipients {
             let answer = send(&recipient, &subject, &body)
                 .map_err(|error| format!("stopped after {} emails: {error}", report.sent))?;
             match answer.settled {
-                Settlement::NoEffect => report.refused.push(Refusal {
-                    recipient,
-                    reason: reason(&answer),
-                }),
+                Settlement::NoEffect => report.refused.push(Refusal { recipient, reason: reason(&answer) }),
                 _ => report.sent += 1,
             }
         }
@@ -55,19 +44,12 @@ impl Guest for Campaign {
 
 fn send(recipient: &str, subject: &str, body: &str) -> Result<Response, String> {
     // `to` is one of the tool's `recipients`; the host only lets these through.
-    let fields = [
-        text("to", recipient),
-        text("subject", subject),
-        text("body", body),
-    ];
+    let fields = [text("to", recipient), text("subject", subject), text("body", body)];
     effect::perform("send-email", &fields).map_err(|error| format!("{error:?}"))
 }
 
 fn text(name: &str, value: &str) -> Field {
-    Field {
-        name: name.into(),
-        value: Value::Text(value.into()),
-    }
+    Field { name: name.into(), value: Value::Text(value.into()) }
 }
 
 /// The provider's refusal, as far as this tool reads it.

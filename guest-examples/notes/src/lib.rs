@@ -18,8 +18,7 @@ wit_bindgen::generate!({
 
 #[used]
 #[unsafe(link_section = "oncegate:contract")]
-static CONTRACT: [u8; include_bytes!("../contract.toml").len()] =
-    *include_bytes!("../contract.toml");
+static CONTRACT: [u8; include_bytes!("../contract.toml").len()] = *include_bytes!("../contract.toml");
 
 #[used]
 #[unsafe(link_section = "oncegate:wit")]
@@ -39,17 +38,11 @@ struct Created {
 impl Guest for Notes {
     fn append_note(_thread: String, text: String) -> Result<Note, String> {
         // The host takes `thread` from the tool's argument, as the contract says.
-        let fields = [Field {
-            name: "text".into(),
-            value: Value::Text(text),
-        }];
-        let answer = effect::perform("create-note", &fields)
-            .map_err(|error| format!("the note was not added: {error:?}"))?;
+        let fields = [Field { name: "text".into(), value: Value::Text(text) }];
+        let answer =
+            effect::perform("create-note", &fields).map_err(|error| format!("the note was not added: {error:?}"))?;
         if answer.settled == Settlement::NoEffect {
-            return Err(format!(
-                "the provider refused with status {}",
-                answer.status
-            ));
+            return Err(format!("the provider refused with status {}", answer.status));
         }
         let Created { id, thread, text } = serde_json::from_slice(&answer.body)
             .map_err(|error| format!("the answer is not what this tool reads: {error}"))?;

@@ -14,8 +14,7 @@ wit_bindgen::generate!({
 
 #[used]
 #[unsafe(link_section = "oncegate:contract")]
-static CONTRACT: [u8; include_bytes!("../contract.toml").len()] =
-    *include_bytes!("../contract.toml");
+static CONTRACT: [u8; include_bytes!("../contract.toml").len()] = *include_bytes!("../contract.toml");
 
 #[used]
 #[unsafe(link_section = "oncegate:wit")]
@@ -66,8 +65,8 @@ struct CustomerAnswer {
 
 /// Both lookups take their `id` from the contract's sources: the tool's argument, then the order.
 fn get<T: for<'a> Deserialize<'a>>(operation: &str, what: &str) -> Result<T, String> {
-    let answer = lookup::fetch(operation, &[])
-        .map_err(|error| format!("the shop was not asked for {what}: {error:?}"))?;
+    let answer =
+        lookup::fetch(operation, &[]).map_err(|error| format!("the shop was not asked for {what}: {error:?}"))?;
     match answer.status {
         200 => serde_json::from_slice(&answer.body)
             .map_err(|error| format!("the answer is not what this tool reads: {error}")),
@@ -87,18 +86,12 @@ fn status(word: &str) -> Result<Status, String> {
 }
 
 fn total(lines: &[Line]) -> Option<i64> {
-    lines.iter().try_fold(0_i64, |sum, line| {
-        sum.checked_add(line.price.checked_mul(line.quantity.into())?)
-    })
+    lines.iter().try_fold(0_i64, |sum, line| sum.checked_add(line.price.checked_mul(line.quantity.into())?))
 }
 
 impl From<LineAnswer> for Line {
     fn from(line: LineAnswer) -> Self {
-        Self {
-            sku: line.sku,
-            quantity: line.quantity,
-            price: line.price,
-        }
+        Self { sku: line.sku, quantity: line.quantity, price: line.price }
     }
 }
 
@@ -111,11 +104,6 @@ impl TryFrom<CustomerAnswer> for Customer {
             "gold" => Tier::Gold,
             other => return Err(format!("the shop has a new tier: {other}")),
         };
-        Ok(Self {
-            id: customer.id,
-            name: customer.name,
-            email: customer.email,
-            tier,
-        })
+        Ok(Self { id: customer.id, name: customer.name, email: customer.email, tier })
     }
 }

@@ -19,8 +19,7 @@ wit_bindgen::generate!({
 #[cfg(feature = "embed")]
 #[used]
 #[unsafe(link_section = "oncegate:contract")]
-static CONTRACT: [u8; include_bytes!("../contract.toml").len()] =
-    *include_bytes!("../contract.toml");
+static CONTRACT: [u8; include_bytes!("../contract.toml").len()] = *include_bytes!("../contract.toml");
 
 #[cfg(feature = "embed")]
 #[used]
@@ -31,11 +30,7 @@ struct Refunds;
 export!(Refunds);
 
 impl Guest for Refunds {
-    fn issue_refund(
-        return_id: String,
-        amount: Option<i64>,
-        reason: String,
-    ) -> Result<Refund, String> {
+    fn issue_refund(return_id: String, amount: Option<i64>, reason: String) -> Result<Refund, String> {
         let goods = get_return(&return_id)?;
         if goods.status == "refunded" {
             return Err(format!("return {return_id} was refunded before"));
@@ -76,24 +71,16 @@ fn get_return(return_id: &str) -> Result<Return, String> {
     match answer.status {
         200 => read(&answer),
         404 => Err(format!("the shop has no return {return_id}")),
-        status => Err(format!(
-            "the shop answered {status} about return {return_id}"
-        )),
+        status => Err(format!("the shop answered {status} about return {return_id}")),
     }
 }
 
 fn create_refund(amount: Option<i64>, reason: String) -> Result<Refund, String> {
-    let mut fields = vec![Field {
-        name: "reason".into(),
-        value: Value::Text(reason),
-    }];
+    let mut fields = vec![Field { name: "reason".into(), value: Value::Text(reason) }];
     // Without an amount of our own the host writes the one on the return.
-    fields.extend(amount.map(|amount| Field {
-        name: "amount".into(),
-        value: Value::Integer(amount),
-    }));
-    let answer = effect::perform("create-refund", &fields)
-        .map_err(|error| format!("the refund was not made: {error:?}"))?;
+    fields.extend(amount.map(|amount| Field { name: "amount".into(), value: Value::Integer(amount) }));
+    let answer =
+        effect::perform("create-refund", &fields).map_err(|error| format!("the refund was not made: {error:?}"))?;
     if answer.settled == Settlement::NoEffect {
         return Err(match read::<Refusal>(&answer) {
             Ok(refusal) => refusal.error.message,
@@ -105,6 +92,5 @@ fn create_refund(amount: Option<i64>, reason: String) -> Result<Refund, String> 
 }
 
 fn read<T: for<'a> Deserialize<'a>>(answer: &Response) -> Result<T, String> {
-    serde_json::from_slice(&answer.body)
-        .map_err(|error| format!("the answer is not what this tool reads: {error}"))
+    serde_json::from_slice(&answer.body).map_err(|error| format!("the answer is not what this tool reads: {error}"))
 }

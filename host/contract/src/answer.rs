@@ -64,54 +64,28 @@ pub fn classify(operation: &Operation, answer: &Answer) -> Verdict {
     let body = body.as_ref();
     let holds = |conditions| condition::any(conditions, answer.status, body.ok());
     let (done, accepted) = (holds(&operation.done_when), holds(&operation.accepted_when));
-    let (refused, duplicate) = (
-        holds(&operation.no_effect_when),
-        holds(&operation.duplicate_when),
-    );
-    if [done, accepted, refused, duplicate]
-        .into_iter()
-        .filter(|h| *h)
-        .count()
-        > 1
-    {
-        return unknown(
-            "the answer meets conditions of two kinds: the contract contradicts itself",
-        );
+    let (refused, duplicate) = (holds(&operation.no_effect_when), holds(&operation.duplicate_when));
+    if [done, accepted, refused, duplicate].into_iter().filter(|h| *h).count() > 1 {
+        return unknown("the answer meets conditions of two kinds: the contract contradicts itself");
     }
     if refused {
-        return Verdict::NoEffect {
-            reason: reason(operation, answer.status, body.ok()),
-        };
+        return Verdict::NoEffect { reason: reason(operation, answer.status, body.ok()) };
     }
     if duplicate {
-        return unknown(
-            "the provider swallowed a repeat; the settle lookup must show whose effect it is",
-        );
+        return unknown("the provider swallowed a repeat; the settle lookup must show whose effect it is");
     }
     if accepted {
-        return Verdict::Issued {
-            receipt: body
-                .ok()
-                .and_then(|b| receipt(operation.receipt.as_ref()?, b).ok()),
-        };
+        return Verdict::Issued { receipt: body.ok().and_then(|b| receipt(operation.receipt.as_ref()?, b).ok()) };
     }
     happened(operation, answer, done, body)
 }
 
-fn happened(
-    operation: &Operation,
-    answer: &Answer,
-    done: bool,
-    body: Result<&Json, &String>,
-) -> Verdict {
+fn happened(operation: &Operation, answer: &Answer, done: bool, body: Result<&Json, &String>) -> Verdict {
     if !done && (!operation.done_when.is_empty() || answer.status / 100 != 2) {
         return if operation.status_is_proof.contains(&answer.status) {
             proven_by_status(operation, answer, body.ok())
         } else {
-            unknown(&format!(
-                "status {} meets no condition of the contract",
-                answer.status
-            ))
+            unknown(&format!("status {} meets no condition of the contract", answer.status))
         };
     }
     if operation.status_is_proof.contains(&answer.status) {
@@ -131,15 +105,11 @@ fn happened(
 /// The provider has no body to show a receipt in; its status is the receipt.
 fn proven_by_status(operation: &Operation, answer: &Answer, body: Option<&Json>) -> Verdict {
     let shown = body.and_then(|b| receipt(operation.receipt.as_ref()?, b).ok());
-    Verdict::Done {
-        receipt: shown.unwrap_or_else(|| format!("status:{}", answer.status)),
-    }
+    Verdict::Done { receipt: shown.unwrap_or_else(|| format!("status:{}", answer.status)) }
 }
 
 fn unknown(why: &str) -> Verdict {
-    Verdict::Unknown {
-        why: why.to_owned(),
-    }
+    Verdict::Unknown { why: why.to_owned() }
 }
 
 /// A receipt is a short text or a whole number; anything else identifies nothing.
@@ -149,47 +119,28 @@ pub(crate) fn receipt(pointer: &Pointer, body: &Json) -> Result<String, String> 
         Some(Json::String(text)) => text.clone(),
         Some(Json::Number(number)) if !number.is_f64() => number.to_string(),
         Some(_) => {
-            return Err(format!(
-                "the receipt at {pointer} is neither text nor a whole number"
-            ));
+            return Err(format!("the receipt at {pointer} is neither text nor a whole number"));
         }
     };
     if text.is_empty() || text.len() > RECEIPT_BYTES_MAX || text.chars().any(char::is_control) {
-        return Err(format!(
-            "the receipt at {pointer} is empty, too long or has control characters"
-        ));
+        return Err(format!("the receipt at {pointer} is empty, too long or has control characters"));
     }
     Ok(text)
 }
 
 /// Where providers usually write why they refused.
-const REASONS: &[&str] = &[
-    "/error/code",
-    "/code",
-    "/error/type",
-    "/error/message",
-    "/error",
-    "/message",
-    "/reason",
-];
+const REASONS: &[&str] = &["/error/code", "/code", "/error/type", "/error/message", "/error", "/message", "/reason"];
 
 fn reason(operation: &Operation, status: u16, body: Option<&Json>) -> String {
     let Some(body) = body else {
         return format!("status:{status}");
     };
-    let met = operation
-        .no_effect_when
-        .iter()
-        .filter(|c| c.holds(status, Some(body)));
+    let met = operation.no_effect_when.iter().filter(|c| c.holds(status, Some(body)));
     let tested = met.filter_map(|c| c.test.as_ref().filter(|(_, t)| matches!(t, Test::In(_))));
-    let tested = tested
-        .filter_map(|(at, _)| at.get(body))
-        .find_map(Json::as_str);
+    let tested = tested.filter_map(|(at, _)| at.get(body)).find_map(Json::as_str);
     let usual = || {
         let pointers = REASONS.iter().filter_map(|text| Pointer::parse(text).ok());
-        pointers
-            .filter_map(|p| p.get(body).and_then(Json::as_str).map(str::to_owned))
-            .next()
+        pointers.filter_map(|p| p.get(body).and_then(Json::as_str).map(str::to_owned)).next()
     };
     let text = tested.map(str::to_owned).or_else(usual);
     text.map_or_else(|| format!("status:{status}"), |text| safe_text(&text))
@@ -201,6 +152,5 @@ pub fn found(operation: &Operation, answer: &Answer) -> bool {
         return false;
     }
     let body = parse_json(&answer.body).ok();
-    operation.found_when.is_empty()
-        || condition::any(&operation.found_when, answer.status, body.as_ref())
+    operation.found_when.is_empty() || condition::any(&operation.found_when, answer.status, body.as_ref())
 }

@@ -50,11 +50,7 @@ impl Condition {
             [] => status / 100 == 2,
             list => list.iter().any(|s| s.accepts(status)),
         };
-        status_holds
-            && self
-                .test
-                .as_ref()
-                .is_none_or(|(at, test)| body.is_some_and(|b| test_holds(at, test, b)))
+        status_holds && self.test.as_ref().is_none_or(|(at, test)| body.is_some_and(|b| test_holds(at, test, b)))
     }
 }
 
@@ -73,7 +69,5 @@ fn test_holds(at: &Pointer, test: &Test, body: &Json) -> bool {
 }
 
 pub(crate) fn any(conditions: &Conditions, status: u16, body: Option<&Json>) -> bool {
-    conditions
-        .iter()
-        .any(|condition| condition.holds(status, body))
+    conditions.iter().any(|condition| condition.holds(status, body))
 }

@@ -65,10 +65,7 @@ impl Contract {
     /// What a component without a contract declares: nothing, so it can do nothing outside itself.
     pub fn undeclared(name: &str) -> Self {
         Self {
-            component: Component {
-                name: name.to_owned(),
-                effect: EffectClass::None,
-            },
+            component: Component { name: name.to_owned(), effect: EffectClass::None },
             endpoints: BTreeMap::new(),
             tools: BTreeMap::new(),
             operations: BTreeMap::new(),
@@ -86,61 +83,33 @@ impl Contract {
     ///
     /// These are the facts a guest may ask for by `context.get`.
     pub fn context_facts(&self, tool: &str) -> BTreeSet<&str> {
-        let names = self
-            .tools
-            .get(tool)
-            .map(|t| t.operations.as_slice())
-            .unwrap_or_default();
-        names
-            .iter()
-            .filter_map(|name| self.operations.get(name))
-            .flat_map(facts)
-            .collect()
+        let names = self.tools.get(tool).map(|t| t.operations.as_slice()).unwrap_or_default();
+        names.iter().filter_map(|name| self.operations.get(name)).flat_map(facts).collect()
     }
 
     /// What the contract asks for that this version of the host does not do, as key and reason.
     pub fn unsupported(&self) -> Vec<(String, String)> {
         let mut found = Vec::new();
         for (name, operation) in &self.operations {
-            let mut note = |key: &str, why: &str| {
-                found.push((format!("operation.{name}.{key}"), why.to_owned()))
-            };
+            let mut note = |key: &str, why: &str| found.push((format!("operation.{name}.{key}"), why.to_owned()));
             if operation.completes.is_some() {
-                note(
-                    "completes",
-                    "completing operations are not run by this version of the host",
-                );
+                note("completes", "completing operations are not run by this version of the host");
             }
             if operation.revokes.is_some() {
-                note(
-                    "revokes",
-                    "undoing operations are not linked to what they undo by this version of the host",
-                );
+                note("revokes", "undoing operations are not linked to what they undo by this version of the host");
             }
             if operation.undone_by.is_some() {
-                note(
-                    "undone-by",
-                    "undoing operations are not linked to what they undo by this version of the host",
-                );
+                note("undone-by", "undoing operations are not linked to what they undo by this version of the host");
             }
             if !operation.was.is_empty() {
-                note(
-                    "was",
-                    "earlier recipes are not looked up by this version of the host",
-                );
+                note("was", "earlier recipes are not looked up by this version of the host");
             }
             for (i, field) in operation.fields.iter().enumerate() {
                 if field.source == Source::Plan {
-                    note(
-                        &format!("fields[{i}].from"),
-                        "plans do not exist in this version of the host",
-                    );
+                    note(&format!("fields[{i}].from"), "plans do not exist in this version of the host");
                 }
                 if field.pin {
-                    note(
-                        &format!("fields[{i}].pin"),
-                        "pins are not kept by this version of the host",
-                    );
+                    note(&format!("fields[{i}].pin"), "pins are not kept by this version of the host");
                 }
             }
         }
@@ -148,7 +117,7 @@ impl Contract {
     }
 
     /// The line where a key stands; the nearest enclosing one when the key itself is absent.
-    pub(crate) fn line(&self, key: &str) -> usize {
+    pub fn line(&self, key: &str) -> usize {
         let mut at = key;
         loop {
             if let Some(line) = self.lines.get(at) {
@@ -163,13 +132,10 @@ impl Contract {
 }
 
 fn facts(operation: &Operation) -> Vec<&str> {
-    let from_fields = operation
-        .fields
-        .iter()
-        .filter_map(|field| match &field.source {
-            Source::Context(name) => Some(name.as_str()),
-            _ => None,
-        });
+    let from_fields = operation.fields.iter().filter_map(|field| match &field.source {
+        Source::Context(name) => Some(name.as_str()),
+        _ => None,
+    });
     let mut names: Vec<_> = from_fields.collect();
     if let Some(scope) = operation.repeat {
         names.extend(["sequence", scope.as_str()]);

@@ -23,9 +23,7 @@ impl Decimal {
         let count = rest.len() - usize::from(rest.contains('.'));
         let digits = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
         if !digits(whole) || !digits(fraction) {
-            return Err(
-                "not a decimal number: digits, one sign in front, one point, as in 12.50".into(),
-            );
+            return Err("not a decimal number: digits, one sign in front, one point, as in 12.50".into());
         }
         if count > DECIMAL_DIGITS_MAX {
             return Err(format!("a number has at most {DECIMAL_DIGITS_MAX} digits"));
@@ -33,25 +31,13 @@ impl Decimal {
         let whole = whole.trim_start_matches('0').to_owned();
         let fraction = fraction.trim_end_matches('0').to_owned();
         let negative = negative && !(whole.is_empty() && fraction.is_empty());
-        Ok(Self {
-            negative,
-            whole,
-            fraction,
-        })
+        Ok(Self { negative, whole, fraction })
     }
 
     pub(crate) fn text(&self) -> String {
         let sign = if self.negative { "-" } else { "" };
-        let whole = if self.whole.is_empty() {
-            "0"
-        } else {
-            &self.whole
-        };
-        if self.fraction.is_empty() {
-            format!("{sign}{whole}")
-        } else {
-            format!("{sign}{whole}.{}", self.fraction)
-        }
+        let whole = if self.whole.is_empty() { "0" } else { &self.whole };
+        if self.fraction.is_empty() { format!("{sign}{whole}") } else { format!("{sign}{whole}.{}", self.fraction) }
     }
 
     pub(crate) fn compare(&self, other: &Self) -> Ordering {
@@ -70,11 +56,7 @@ impl Decimal {
         let digits = format!("{}{}{}", self.whole, self.fraction, "0".repeat(missing));
         let digits = digits.trim_start_matches('0');
         let sign = if self.negative { "-" } else { "" };
-        Some(if digits.is_empty() {
-            "0".into()
-        } else {
-            format!("{sign}{digits}")
-        })
+        Some(if digits.is_empty() { "0".into() } else { format!("{sign}{digits}") })
     }
 }
 
@@ -84,8 +66,7 @@ pub(crate) fn canonical(text: &str) -> Result<String, String> {
 
 /// Whole digits only: `007` and `+7` are `7`, `7.0` is not a whole number here.
 pub(crate) fn canonical_integer(text: &str) -> Result<String, String> {
-    let decimal =
-        Decimal::parse(text).map_err(|_| "not a whole number: digits and one sign in front")?;
+    let decimal = Decimal::parse(text).map_err(|_| "not a whole number: digits and one sign in front")?;
     if text.contains('.') {
         return Err("not a whole number: it has a point".into());
     }

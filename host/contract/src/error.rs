@@ -17,12 +17,7 @@ pub struct ContractError {
 
 impl fmt::Display for ContractError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            file,
-            line,
-            key,
-            message,
-        } = self;
+        let Self { file, line, key, message } = self;
         if key.is_empty() {
             write!(f, "{file}:{line}: {message}")
         } else {
@@ -94,9 +89,6 @@ pub enum FieldError {
 
 impl FieldError {
     pub(crate) fn invalid(field: &str, message: impl Into<String>) -> Self {
-        Self::Invalid {
-            field: crate::label::safe_text(field),
-            message: message.into(),
-        }
+        Self::Invalid { field: crate::label::safe_text(field), message: message.into() }
     }
 }

@@ -17,10 +17,7 @@ pub struct Fingerprint {
 
 /// The fingerprint of the bound fields.
 pub fn fingerprint(resolved: &Resolved, salt: [u8; 16]) -> Fingerprint {
-    let fields = resolved
-        .of_role(Role::Bound)
-        .map(|field| (field.name.clone(), hash(field, &salt)))
-        .collect();
+    let fields = resolved.of_role(Role::Bound).map(|field| (field.name.clone(), hash(field, &salt))).collect();
     Fingerprint { salt, fields }
 }
 
@@ -34,10 +31,7 @@ impl Fingerprint {
                 names.push(name.clone());
             }
         }
-        let missing = self
-            .fields
-            .iter()
-            .filter(|(name, _)| !now.fields.iter().any(|(n, _)| n == name));
+        let missing = self.fields.iter().filter(|(name, _)| !now.fields.iter().any(|(n, _)| n == name));
         names.extend(missing.map(|(name, _)| name.clone()));
         names
     }

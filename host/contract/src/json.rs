@@ -19,16 +19,9 @@ use crate::limits::{JSON_DEPTH_MAX, JSON_VALUES_MAX};
 pub fn parse_json(bytes: &[u8]) -> Result<Json, String> {
     let left = Cell::new(JSON_VALUES_MAX);
     let mut reader = serde_json::Deserializer::from_slice(bytes);
-    let seed = Bounded {
-        depth: JSON_DEPTH_MAX,
-        left: &left,
-    };
-    let json = seed
-        .deserialize(&mut reader)
-        .map_err(|e| format!("not acceptable JSON: {e}"))?;
-    reader
-        .end()
-        .map_err(|e| format!("not acceptable JSON: {e}"))?;
+    let seed = Bounded { depth: JSON_DEPTH_MAX, left: &left };
+    let json = seed.deserialize(&mut reader).map_err(|e| format!("not acceptable JSON: {e}"))?;
+    reader.end().map_err(|e| format!("not acceptable JSON: {e}"))?;
     Ok(json)
 }
 
@@ -40,10 +33,7 @@ struct Bounded<'a> {
 
 impl Bounded<'_> {
     fn deeper<E: Error>(self) -> Result<Self, E> {
-        let depth = self
-            .depth
-            .checked_sub(1)
-            .ok_or_else(|| E::custom("nested too deeply"))?;
+        let depth = self.depth.checked_sub(1).ok_or_else(|| E::custom("nested too deeply"))?;
         Ok(Self { depth, ..self })
     }
 }
@@ -52,11 +42,7 @@ impl<'de> DeserializeSeed<'de> for Bounded<'_> {
     type Value = Json;
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Json, D::Error> {
-        let left = self
-            .left
-            .get()
-            .checked_sub(1)
-            .ok_or_else(|| D::Error::custom("too many values"))?;
+        let left = self.left.get().checked_sub(1).ok_or_else(|| D::Error::custom("too many values"))?;
         self.left.set(left);
         from.deserialize_any(self)
     }

@@ -80,38 +80,24 @@ pub fn effect_key(
     let action = match (&operation.action, operation.effect) {
         (Some(action), EffectClass::Keyed) => action,
         _ => {
-            return Err(FieldError::invalid(
-                &operation.name,
-                "an operation without an effect has no effect key",
-            ));
+            return Err(FieldError::invalid(&operation.name, "an operation without an effect has no effect key"));
         }
     };
     let mut parts = Vec::new();
     for field in operation.fields.iter().filter(|f| f.role == Role::Key) {
-        let normal = resolved
-            .field(&field.name)
-            .and_then(|f| f.normal.as_deref());
-        let normal = normal
-            .ok_or_else(|| FieldError::invalid(&field.name, "the key part is not resolved"))?;
+        let normal = resolved.field(&field.name).and_then(|f| f.normal.as_deref());
+        let normal = normal.ok_or_else(|| FieldError::invalid(&field.name, "the key part is not resolved"))?;
         parts.push((field.name.as_str(), normal));
     }
     match (operation.repeat, &resolved.sequence) {
         (None, None) => {}
         (Some(scope), Some((given, _, _))) if scope == *given => {}
         _ => {
-            return Err(FieldError::invalid(
-                "sequence",
-                "the sequence is not resolved",
-            ));
+            return Err(FieldError::invalid("sequence", "the sequence is not resolved"));
         }
     }
-    let sequence = resolved
-        .sequence
-        .as_ref()
-        .map(|(scope, id, n)| (*scope, id.as_str(), *n));
-    Ok(EffectKey(encode_key(
-        owner, action, &parts, sequence, epoch,
-    )))
+    let sequence = resolved.sequence.as_ref().map(|(scope, id, n)| (*scope, id.as_str(), *n));
+    Ok(EffectKey(encode_key(owner, action, &parts, sequence, epoch)))
 }
 
 /// The encoding of version 1, fixed by `tests/vectors/key.json`.
@@ -148,27 +134,14 @@ fn encode_key(
 /// The digest of how an operation makes its key: action, part names, order, types, sources,
 /// normalisers and sequence. Another recipe could give one thing two keys.
 pub fn recipe(operation: &Operation) -> [u8; 32] {
-    let parts: Vec<_> = operation
-        .fields
-        .iter()
-        .filter(|f| f.role == Role::Key)
-        .collect();
-    encode_recipe(
-        operation.action.as_deref().unwrap_or_default(),
-        &parts,
-        operation.repeat,
-    )
+    let parts: Vec<_> = operation.fields.iter().filter(|f| f.role == Role::Key).collect();
+    encode_recipe(operation.action.as_deref().unwrap_or_default(), &parts, operation.repeat)
 }
 
 /// The digests of the earlier recipes that the contract lists under `was`.
 pub fn former_recipes(operation: &Operation) -> Vec<[u8; 32]> {
-    let digest = |former: &FormerRecipe| {
-        encode_recipe(
-            &former.action,
-            &former.fields.iter().collect::<Vec<_>>(),
-            former.repeat,
-        )
-    };
+    let digest =
+        |former: &FormerRecipe| encode_recipe(&former.action, &former.fields.iter().collect::<Vec<_>>(), former.repeat);
     operation.was.iter().map(digest).collect()
 }
 
@@ -190,18 +163,9 @@ pub fn former_keys(
             repeat: former.repeat,
             ..operation.clone()
         };
-        let declared = sources
-            .given
-            .iter()
-            .filter(|(name, _)| earlier.field(name).is_some());
+        let declared = sources.given.iter().filter(|(name, _)| earlier.field(name).is_some());
         let given: Vec<_> = declared.cloned().collect();
-        let resolved = resolve(
-            &earlier,
-            &Sources {
-                given: &given,
-                ..*sources
-            },
-        )?;
+        let resolved = resolve(&earlier, &Sources { given: &given, ..*sources })?;
         effect_key(&earlier, owner, &resolved, epoch)
     };
     operation.was.iter().map(key).collect()
@@ -245,8 +209,5 @@ pub fn downstream_key(key: &EffectKey, generation: u32) -> String {
     for (to, from) in bytes.iter_mut().zip(digest) {
         *to = from;
     }
-    uuid::Builder::from_custom_bytes(bytes)
-        .into_uuid()
-        .hyphenated()
-        .to_string()
+    uuid::Builder::from_custom_bytes(bytes).into_uuid().hyphenated().to_string()
 }

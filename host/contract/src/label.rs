@@ -24,11 +24,7 @@ pub fn label(operation: &Operation, resolved: &Resolved) -> String {
     let action = operation.action.as_deref().unwrap_or(&operation.name);
     let mut words = vec![action.to_owned()];
     words.extend(
-        resolved
-            .of_role(Role::Key)
-            .take(LABEL_PARTS_MAX)
-            .filter_map(|field| field.normal.as_deref())
-            .map(safe_text),
+        resolved.of_role(Role::Key).take(LABEL_PARTS_MAX).filter_map(|field| field.normal.as_deref()).map(safe_text),
     );
     if let Some((_, _, n)) = resolved.sequence {
         words.push(n.to_string());

@@ -46,12 +46,7 @@
 
 #![cfg_attr(
     test,
-    allow(
-        clippy::unwrap_used,
-        clippy::expect_used,
-        clippy::panic,
-        reason = "tests stop at the first surprise"
-    )
+    allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests stop at the first surprise")
 )]
 
 mod answer;
@@ -90,8 +85,7 @@ pub use label::{generated_digest, label, safe_text};
 pub use lint::{Lint, lint};
 pub use normalize::{Normalizer, normalize};
 pub use operation::{
-    BodyKind, Dedupe, DedupeScope, EffectClass, FormerRecipe, Operation, ProviderTerms, Revokes,
-    SequenceScope, Settle,
+    BodyKind, Dedupe, DedupeScope, EffectClass, FormerRecipe, Operation, ProviderTerms, Revokes, SequenceScope, Settle,
 };
 pub use place::{PathPiece, PathTemplate, Place};
 pub use pointer::{Pointer, Segment};

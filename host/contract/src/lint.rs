@@ -22,45 +22,26 @@ pub fn lint(contract: &Contract) -> Vec<Lint> {
         if operation.effect == EffectClass::Keyed {
             keyed(operation, &mut found);
         }
-        let used = contract
-            .tools
-            .values()
-            .any(|tool| tool.operations.contains(&operation.name));
-        let settles = contract
-            .operations
-            .values()
-            .filter_map(|o| o.settle.as_ref())
-            .any(|s| s.operation == operation.name);
+        let used = contract.tools.values().any(|tool| tool.operations.contains(&operation.name));
+        let settles =
+            contract.operations.values().filter_map(|o| o.settle.as_ref()).any(|s| s.operation == operation.name);
         if !used && !settles {
-            let message =
-                "no tool asks for this operation; remove it, or name it in a tool's operations";
-            found.push(note(
-                "unused-operation",
-                format!("operation.{}", operation.name),
-                message,
-            ));
+            let message = "no tool asks for this operation; remove it, or name it in a tool's operations";
+            found.push(note("unused-operation", format!("operation.{}", operation.name), message));
         }
     }
     found
 }
 
 fn note(code: &'static str, place: String, message: &str) -> Lint {
-    Lint {
-        code,
-        place,
-        message: message.to_owned(),
-    }
+    Lint { code, place, message: message.to_owned() }
 }
 
 fn keyed(operation: &Operation, found: &mut Vec<Lint>) {
     let place = |key: &str| format!("operation.{}{key}", operation.name);
     let mut say = |code, key: &str, message| found.push(note(code, place(key), message));
     match &operation.settle {
-        None => say(
-            "no-settle",
-            "",
-            "no settle rule: after a lost answer only a person can say whether it happened",
-        ),
+        None => say("no-settle", "", "no settle rule: after a lost answer only a person can say whether it happened"),
         Some(settle) if settle.absent_after.is_none() => {
             say(
                 "no-absent-after",
@@ -78,11 +59,7 @@ fn keyed(operation: &Operation, found: &mut Vec<Lint>) {
         );
     }
     if operation.method == "GET" || operation.method == "HEAD" {
-        say(
-            "effect-by-get",
-            ".request",
-            "an effect by GET: caches and proxies may repeat it without asking",
-        );
+        say("effect-by-get", ".request", "an effect by GET: caches and proxies may repeat it without asking");
     }
     if operation.provider.dedupe != Dedupe::None && operation.provider.window.is_none() {
         say(
@@ -92,11 +69,7 @@ fn keyed(operation: &Operation, found: &mut Vec<Lint>) {
         );
     }
     if operation.provider.dedupe == Dedupe::Key {
-        say(
-            "dedupe-by-key-only",
-            ".provider",
-            "the provider does not compare bodies: a lost answer is not sent again",
-        );
+        say("dedupe-by-key-only", ".provider", "the provider does not compare bodies: a lost answer is not sent again");
     }
     for (i, field) in operation.fields.iter().enumerate() {
         for (code, message) in field_lints(operation, field) {
@@ -127,10 +100,7 @@ fn field_lints(operation: &Operation, field: &Field) -> Vec<(&'static str, &'sta
     }
     let irreversible_text = field.role == Role::Generated && field.max.is_none();
     if irreversible_text && operation.irreversible() {
-        found.push((
-            "unbounded-text",
-            "generated text without \"max\" in an irreversible effect",
-        ));
+        found.push(("unbounded-text", "generated text without \"max\" in an irreversible effect"));
     }
     found
 }

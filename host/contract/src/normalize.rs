@@ -58,16 +58,12 @@ const ALL: &[(&str, Normalizer)] = &[
 impl Normalizer {
     /// The normaliser of that name.
     pub fn from_name(name: &str) -> Option<Self> {
-        ALL.iter()
-            .find(|(known, _)| *known == name)
-            .map(|(_, normalizer)| *normalizer)
+        ALL.iter().find(|(known, _)| *known == name).map(|(_, normalizer)| *normalizer)
     }
 
     /// Its name in contracts.
     pub fn name(self) -> &'static str {
-        ALL.iter()
-            .find(|(_, normalizer)| *normalizer == self)
-            .map_or("", |(name, _)| name)
+        ALL.iter().find(|(_, normalizer)| *normalizer == self).map_or("", |(name, _)| name)
     }
 
     /// All names.
@@ -83,17 +79,11 @@ impl Normalizer {
     /// Whether it can be declared for a field of that type.
     pub(crate) fn accepts(self, kind: ValueKind) -> bool {
         match self {
-            Self::Money => matches!(
-                kind,
-                ValueKind::Integer | ValueKind::Decimal | ValueKind::Text
-            ),
+            Self::Money => matches!(kind, ValueKind::Integer | ValueKind::Decimal | ValueKind::Text),
             Self::Decimal => matches!(kind, ValueKind::Decimal | ValueKind::Text),
             Self::Integer => matches!(kind, ValueKind::Integer | ValueKind::Text),
             // Before a number they clean its text.
-            Self::Trim => !matches!(
-                kind,
-                ValueKind::Json | ValueKind::Bytes | ValueKind::Boolean
-            ),
+            Self::Trim => !matches!(kind, ValueKind::Json | ValueKind::Bytes | ValueKind::Boolean),
             _ => kind == ValueKind::Text,
         }
     }
@@ -103,11 +93,7 @@ impl Normalizer {
 ///
 /// # Errors
 /// A text that tells why the value has no such form.
-pub fn normalize(
-    normalizer: Normalizer,
-    value: &Value,
-    currency: Option<&str>,
-) -> Result<String, String> {
+pub fn normalize(normalizer: Normalizer, value: &Value, currency: Option<&str>) -> Result<String, String> {
     if normalizer == Normalizer::Money {
         let currency = currency.ok_or("an amount needs its currency")?;
         return Money::read(value, currency).map(|money| money.normal());
@@ -140,34 +126,20 @@ fn plain_text(value: &Value) -> Result<String, String> {
 
 /// A calendar date without time: a time would need a zone to be a date.
 fn date(text: &str) -> Result<String, String> {
-    let bad =
-        || "not a calendar date such as 2026-11-30 (a time of day has no place here)".to_owned();
+    let bad = || "not a calendar date such as 2026-11-30 (a time of day has no place here)".to_owned();
     let digits: String = match (text.len(), text.is_ascii()) {
         (8, true) => text.to_owned(),
         (10, true) if text.get(4..5) == Some("-") && text.get(7..8) == Some("-") => {
-            [text.get(..4), text.get(5..7), text.get(8..)]
-                .into_iter()
-                .flatten()
-                .collect()
+            [text.get(..4), text.get(5..7), text.get(8..)].into_iter().flatten().collect()
         }
         _ => return Err(bad()),
     };
     if !digits.bytes().all(|b| b.is_ascii_digit()) {
         return Err(bad());
     }
-    let part = |range: std::ops::Range<usize>| {
-        digits
-            .get(range)
-            .and_then(|d| d.parse::<i16>().ok())
-            .ok_or_else(bad)
-    };
+    let part = |range: std::ops::Range<usize>| digits.get(range).and_then(|d| d.parse::<i16>().ok()).ok_or_else(bad);
     let (year, month, day) = (part(0..4)?, part(4..6)?, part(6..8)?);
     let small = |n: i16| i8::try_from(n).map_err(|_| bad());
     let date = jiff::civil::Date::new(year, small(month)?, small(day)?).map_err(|_| bad())?;
-    Ok(format!(
-        "{:04}-{:02}-{:02}",
-        date.year(),
-        date.month(),
-        date.day()
-    ))
+    Ok(format!("{:04}-{:02}-{:02}", date.year(), date.month(), date.day()))
 }

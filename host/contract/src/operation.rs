@@ -214,7 +214,6 @@ impl Operation {
 
     /// Whether the downstream key is written into the request.
     pub(crate) fn needs_downstream_key(&self) -> bool {
-        self.effect == EffectClass::Keyed
-            && (self.reference.is_some() || self.provider.at.is_some())
+        self.effect == EffectClass::Keyed && (self.reference.is_some() || self.provider.at.is_some())
     }
 }

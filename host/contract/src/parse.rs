@@ -19,10 +19,7 @@ use reader::{Item, Source, Table};
 /// Parses and checks the text.
 pub(crate) fn contract(file: &str, text: &str) -> Result<Contract, ContractErrors> {
     if text.len() > CONTRACT_BYTES_MAX {
-        return Err(whole_text(
-            file,
-            format!("the contract is longer than {CONTRACT_BYTES_MAX} bytes"),
-        ));
+        return Err(whole_text(file, format!("the contract is longer than {CONTRACT_BYTES_MAX} bytes")));
     }
     let source = Source::new(file, text);
     let (document, syntax) = DeTable::parse_recoverable(text);
@@ -33,22 +30,11 @@ pub(crate) fn contract(file: &str, text: &str) -> Result<Contract, ContractError
     let parts = read(&Table::new(&source, String::new(), document.get_ref(), 0));
     checks::check(&source, &parts);
     let (errors, lines) = source.finish();
-    let Parts {
-        component,
-        endpoints,
-        tools,
-        operations,
-        ..
-    } = parts;
+    let Parts { component, endpoints, tools, operations, .. } = parts;
     match (ContractErrors::new(errors), component) {
-        (None, Some(component)) => Ok(Contract {
-            component,
-            endpoints,
-            tools,
-            operations,
-            text: text.to_owned(),
-            lines,
-        }),
+        (None, Some(component)) => {
+            Ok(Contract { component, endpoints, tools, operations, text: text.to_owned(), lines })
+        }
         (Some(errors), _) => Err(errors),
         // What could not be read always left an error; should that ever be untrue, fail closed.
         (None, None) => Err(whole_text(file, "the contract cannot be read".to_owned())),
@@ -56,12 +42,7 @@ pub(crate) fn contract(file: &str, text: &str) -> Result<Contract, ContractError
 }
 
 fn whole_text(file: &str, message: String) -> ContractErrors {
-    ContractErrors::single(ContractError {
-        file: file.to_owned(),
-        line: 1,
-        key: String::new(),
-        message,
-    })
+    ContractErrors::single(ContractError { file: file.to_owned(), line: 1, key: String::new(), message })
 }
 
 /// What was read, before the parts are checked against each other.
@@ -75,23 +56,13 @@ struct Parts {
 }
 
 fn read(document: &Table<'_>) -> Parts {
-    let component = document
-        .need("component")
-        .and_then(|item| component(&item.table()?));
+    let component = document.need("component").and_then(|item| component(&item.table()?));
     let mut broken = BTreeSet::new();
-    let endpoints = entries(document.get("endpoint"), &mut broken, |_, table| {
-        endpoint(table)
-    });
+    let endpoints = entries(document.get("endpoint"), &mut broken, |_, table| endpoint(table));
     let tools = entries(document.get("tool"), &mut broken, |_, table| tool(table));
     let operations = entries(document.get("operation"), &mut broken, operation::read);
     document.finish();
-    Parts {
-        component,
-        endpoints,
-        tools,
-        operations,
-        broken,
-    }
+    Parts { component, endpoints, tools, operations, broken }
 }
 
 fn entries<'a, T>(
@@ -119,36 +90,26 @@ fn entries<'a, T>(
     all
 }
 
-const CLASSES: &[(&str, EffectClass)] =
-    &[("none", EffectClass::None), ("keyed", EffectClass::Keyed)];
+const CLASSES: &[(&str, EffectClass)] = &[("none", EffectClass::None), ("keyed", EffectClass::Keyed)];
 
 fn component(table: &Table<'_>) -> Option<Component> {
     let name = table.need("name").and_then(|item| item.slug());
     let effect = table.need("effect").and_then(|item| item.word(CLASSES));
     table.finish();
-    Some(Component {
-        name: name?,
-        effect: effect?,
-    })
+    Some(Component { name: name?, effect: effect? })
 }
 
 fn endpoint(table: &Table<'_>) -> Option<Endpoint> {
-    let url = table.need("url").and_then(|item| {
-        item.parsed(|text| crate::render::check_base_url(text).map(|()| text.to_owned()))
-    });
+    let url = table
+        .need("url")
+        .and_then(|item| item.parsed(|text| crate::render::check_base_url(text).map(|()| text.to_owned())));
     let credential = table.get("credential").and_then(|item| item.slug());
     table.finish();
-    Some(Endpoint {
-        url: url?,
-        credential,
-    })
+    Some(Endpoint { url: url?, credential })
 }
 
 fn tool(table: &Table<'_>) -> Option<Tool> {
-    let operations = table
-        .get("operations")
-        .map(|item| item.list())
-        .unwrap_or_default();
+    let operations = table.get("operations").map(|item| item.list()).unwrap_or_default();
     let operations = operations.iter().filter_map(Item::slug).collect();
     let effects = table.get("effects").and_then(|item| {
         let number = item.integer()?;
@@ -159,8 +120,5 @@ fn tool(table: &Table<'_>) -> Option<Tool> {
         effects
     });
     table.finish();
-    Some(Tool {
-        operations,
-        effects: effects.unwrap_or(1),
-    })
+    Some(Tool { operations, effects: effects.unwrap_or(1) })
 }

@@ -64,19 +64,14 @@ impl Place {
     pub(crate) fn in_array(&self) -> bool {
         match self {
             Self::Form(name) | Self::Query(name) | Self::Part(name) => {
-                name.split('[').skip(1).any(|step| {
-                    step.trim_end_matches(']')
-                        .bytes()
-                        .all(|b| b.is_ascii_digit())
-                })
+                name.split('[').skip(1).any(|step| step.trim_end_matches(']').bytes().all(|b| b.is_ascii_digit()))
             }
             _ => false,
         }
     }
 }
 
-const KINDS: &str =
-    "use path:NAME, query:NAME, header:NAME, form:NAME, json:/POINTER, part:NAME or body";
+const KINDS: &str = "use path:NAME, query:NAME, header:NAME, form:NAME, json:/POINTER, part:NAME or body";
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -103,26 +98,13 @@ fn form_path(name: &str) -> Option<Pointer> {
 }
 
 fn placeholder_name(name: &str) -> Result<String, String> {
-    let good = !name.is_empty()
-        && name
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
-    if good {
-        Ok(name.to_owned())
-    } else {
-        Err("a placeholder is letters, digits, \"_\" and \"-\"".into())
-    }
+    let good = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
+    if good { Ok(name.to_owned()) } else { Err("a placeholder is letters, digits, \"_\" and \"-\"".into()) }
 }
 
 /// Names whose meaning is the sender's, not a field's: they choose the method or the credential.
-const MEMBERS_REFUSED: &[&str] = &[
-    "_method",
-    "access_token",
-    "api_key",
-    "apikey",
-    "client_secret",
-    "x-http-method-override",
-];
+const MEMBERS_REFUSED: &[&str] =
+    &["_method", "access_token", "api_key", "apikey", "client_secret", "x-http-method-override"];
 
 fn member_name(name: &str) -> Result<String, String> {
     let good = |b: u8| b.is_ascii_alphanumeric() || b"_-.[]:$@".contains(&b);
@@ -130,9 +112,7 @@ fn member_name(name: &str) -> Result<String, String> {
         return Err("a member's name is letters, digits and _ - . [ ] : $ @".into());
     }
     if MEMBERS_REFUSED.contains(&name.to_ascii_lowercase().as_str()) {
-        return Err(format!(
-            "\"{name}\" chooses the method or the credential; policy does that, never a field"
-        ));
+        return Err(format!("\"{name}\" chooses the method or the credential; policy does that, never a field"));
     }
     Ok(name.to_owned())
 }
@@ -191,9 +171,7 @@ fn header_name(name: &str) -> Result<String, String> {
     // Some servers read "_" as "-", so both spellings are judged.
     let judged = name.replace('_', "-");
     let refused = HEADERS_REFUSED.contains(&judged.as_str())
-        || HEADER_PREFIXES_REFUSED
-            .iter()
-            .any(|prefix| judged.starts_with(prefix));
+        || HEADER_PREFIXES_REFUSED.iter().any(|prefix| judged.starts_with(prefix));
     if refused {
         return Err(format!(
             "header \"{name}\" chooses method, host, account, credential, framing or proxying; the host or policy \
@@ -206,9 +184,7 @@ fn header_name(name: &str) -> Result<String, String> {
 fn json_pointer(text: &str) -> Result<Pointer, String> {
     let pointer = Pointer::parse(text)?;
     if pointer.segments().is_empty() {
-        return Err(
-            "json: needs a member, as in json:/amount; use at = \"body\" for a whole body".into(),
-        );
+        return Err("json: needs a member, as in json:/amount; use at = \"body\" for a whole body".into());
     }
     for segment in pointer.segments() {
         match segment {
@@ -218,9 +194,7 @@ fn json_pointer(text: &str) -> Result<Pointer, String> {
             }
             Segment::Name(name) => {
                 if MEMBERS_REFUSED.contains(&name.to_ascii_lowercase().as_str()) {
-                    return Err(format!(
-                        "\"{name}\" chooses the method or the credential; never a field"
-                    ));
+                    return Err(format!("\"{name}\" chooses the method or the credential; never a field"));
                 }
             }
         }
@@ -254,9 +228,7 @@ impl PathTemplate {
     /// # Errors
     /// A text that tells what is wrong.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let (path, query) = text
-            .split_once('?')
-            .map_or((text, None), |(p, q)| (p, Some(q)));
+        let (path, query) = text.split_once('?').map_or((text, None), |(p, q)| (p, Some(q)));
         let Some(rest) = path.strip_prefix('/') else {
             return Err("the path begins with \"/\"".into());
         };
@@ -269,11 +241,7 @@ impl PathTemplate {
             segments.push(pieces(segment)?);
         }
         let query = query.map_or(Ok(Vec::new()), constant_query)?;
-        Ok(Self {
-            text: text.to_owned(),
-            segments,
-            query,
-        })
+        Ok(Self { text: text.to_owned(), segments, query })
     }
 
     /// The names of the placeholders, in order.
@@ -292,9 +260,7 @@ fn pieces(segment: &str) -> Result<Vec<PathPiece>, String> {
     let mut pieces = Vec::new();
     let mut rest = segment;
     while !rest.is_empty() {
-        let (fixed, after) = rest
-            .split_once('{')
-            .map_or((rest, None), |(f, a)| (f, Some(a)));
+        let (fixed, after) = rest.split_once('{').map_or((rest, None), |(f, a)| (f, Some(a)));
         if !fixed.is_empty() {
             pieces.push(PathPiece::Fixed(fixed_text(fixed)?));
         }
@@ -314,16 +280,16 @@ fn fixed_text(text: &str) -> Result<String, String> {
     if text.bytes().all(good) {
         Ok(text.to_owned())
     } else {
-        Err(format!(
-            "\"{text}\" in the path is not plain URL text: letters, digits and - . _ ~ ! $ ' ( ) * + , ; : @"
-        ))
+        Err(format!("\"{text}\" in the path is not plain URL text: letters, digits and - . _ ~ ! $ ' ( ) * + , ; : @"))
     }
 }
 
 fn constant_query(text: &str) -> Result<Vec<(String, String)>, String> {
     let member = |pair: &str| {
         if pair.contains('{') {
-            return Err("the query in a request is constant; declare a field at = \"query:NAME\" for a value".to_owned());
+            return Err(
+                "the query in a request is constant; declare a field at = \"query:NAME\" for a value".to_owned()
+            );
         }
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         if value.contains('\'') {
@@ -331,8 +297,5 @@ fn constant_query(text: &str) -> Result<Vec<(String, String)>, String> {
         }
         Ok((member_name(name)?, fixed_text(value)?))
     };
-    text.split('&')
-        .filter(|pair| !pair.is_empty())
-        .map(member)
-        .collect()
+    text.split('&').filter(|pair| !pair.is_empty()).map(member).collect()
 }

@@ -29,28 +29,17 @@ impl Pointer {
     /// more than one `*`.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.len() > POINTER_BYTES_MAX {
-            return Err(format!(
-                "the pointer is longer than {POINTER_BYTES_MAX} bytes"
-            ));
+            return Err(format!("the pointer is longer than {POINTER_BYTES_MAX} bytes"));
         }
         if text.is_empty() {
-            return Ok(Self {
-                segments: Vec::new(),
-            });
+            return Ok(Self { segments: Vec::new() });
         }
         let Some(rest) = text.strip_prefix('/') else {
-            return Err(format!(
-                "a JSON pointer begins with \"/\", as in \"/{text}\""
-            ));
+            return Err(format!("a JSON pointer begins with \"/\", as in \"/{text}\""));
         };
-        let segments = rest
-            .split('/')
-            .map(segment)
-            .collect::<Result<Vec<_>, _>>()?;
+        let segments = rest.split('/').map(segment).collect::<Result<Vec<_>, _>>()?;
         if segments.len() > POINTER_SEGMENTS_MAX {
-            return Err(format!(
-                "the pointer is deeper than {POINTER_SEGMENTS_MAX} steps"
-            ));
+            return Err(format!("the pointer is deeper than {POINTER_SEGMENTS_MAX} steps"));
         }
         if segments.iter().filter(|s| **s == Segment::Any).count() > 1 {
             return Err("a pointer may have one \"*\" only".into());
@@ -60,9 +49,7 @@ impl Pointer {
 
     /// A pointer made of plain names.
     pub(crate) fn of_names(names: Vec<String>) -> Self {
-        Self {
-            segments: names.into_iter().map(Segment::Name).collect(),
-        }
+        Self { segments: names.into_iter().map(Segment::Name).collect() }
     }
 
     /// The steps.
@@ -79,14 +66,7 @@ impl Pointer {
     pub(crate) fn split_any(&self) -> Option<(Pointer, Pointer)> {
         let at = self.segments.iter().position(|s| *s == Segment::Any)?;
         let (before, after) = (self.segments.get(..at)?, self.segments.get(at + 1..)?);
-        Some((
-            Self {
-                segments: before.to_vec(),
-            },
-            Self {
-                segments: after.to_vec(),
-            },
-        ))
+        Some((Self { segments: before.to_vec() }, Self { segments: after.to_vec() }))
     }
 
     /// The value a pointer without `*` names; null counts as absent.
@@ -131,9 +111,7 @@ fn segment(text: &str) -> Result<Segment, String> {
             Some('0') => name.push('~'),
             Some('1') => name.push('/'),
             _ => {
-                return Err(
-                    "in a pointer \"~\" is written \"~0\" and \"/\" is written \"~1\"".into(),
-                );
+                return Err("in a pointer \"~\" is written \"~0\" and \"/\" is written \"~1\"".into());
             }
         }
     }

@@ -55,44 +55,24 @@ pub fn render(
     let members = members(operation, resolved, key.as_ref())?;
     let url = line::url(operation, base_url, &members)?;
     if url.len() > URL_BYTES_MAX {
-        return Err(FieldError::invalid(
-            "url",
-            format!("the URL is longer than {URL_BYTES_MAX} bytes"),
-        ));
+        return Err(FieldError::invalid("url", format!("the URL is longer than {URL_BYTES_MAX} bytes")));
     }
     let (content_type, body) = body::write(operation.body, &members)?;
     if body.len() > BODY_BYTES_MAX {
-        return Err(FieldError::invalid(
-            "body",
-            format!("the body is longer than {BODY_BYTES_MAX} bytes"),
-        ));
+        return Err(FieldError::invalid("body", format!("the body is longer than {BODY_BYTES_MAX} bytes")));
     }
-    let mut headers: Vec<_> = content_type
-        .map(|value| ("content-type".to_owned(), value))
-        .into_iter()
-        .collect();
+    let mut headers: Vec<_> = content_type.map(|value| ("content-type".to_owned(), value)).into_iter().collect();
     headers.extend(line::headers(&members)?);
-    Ok(Request {
-        method: operation.method.clone(),
-        url,
-        headers,
-        body,
-    })
+    Ok(Request { method: operation.method.clone(), url, headers, body })
 }
 
-fn host_key(
-    operation: &Operation,
-    downstream_key: Option<&str>,
-) -> Result<Option<Value>, FieldError> {
+fn host_key(operation: &Operation, downstream_key: Option<&str>) -> Result<Option<Value>, FieldError> {
     if !operation.needs_downstream_key() {
         return Ok(None);
     }
     match downstream_key {
         Some(key) => Ok(Some(Value::Text(key.to_owned()))),
-        None => Err(FieldError::invalid(
-            "reference",
-            "the operation needs the host's downstream key",
-        )),
+        None => Err(FieldError::invalid("reference", "the operation needs the host's downstream key")),
     }
 }
 
@@ -117,28 +97,14 @@ fn members<'a>(
             }),
             None if may_lack && !whole => {}
             None => {
-                return Err(FieldError::invalid(
-                    &field.name,
-                    "the field is not resolved",
-                ));
+                return Err(FieldError::invalid(&field.name, "the field is not resolved"));
             }
         }
     }
     if let Some(value) = key {
         let mut places: Vec<&Place> = operation.reference.iter().collect();
-        places.extend(
-            operation
-                .provider
-                .at
-                .iter()
-                .filter(|at| operation.reference.as_ref() != Some(*at)),
-        );
-        members.extend(places.into_iter().map(|place| Member {
-            place,
-            value,
-            media_type: None,
-            filename: None,
-        }));
+        places.extend(operation.provider.at.iter().filter(|at| operation.reference.as_ref() != Some(*at)));
+        members.extend(places.into_iter().map(|place| Member { place, value, media_type: None, filename: None }));
     }
     Ok(members)
 }

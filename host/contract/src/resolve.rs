@@ -89,35 +89,15 @@ impl Resolved {
 pub fn resolve(operation: &Operation, sources: &Sources<'_>) -> Result<Resolved, FieldError> {
     let given = given(operation, sources.given)?;
     if sources.lookups.len() > FETCHES_MAX {
-        return Err(FieldError::invalid(
-            "lookup",
-            format!("more than {FETCHES_MAX} lookups in one call"),
-        ));
+        return Err(FieldError::invalid("lookup", format!("more than {FETCHES_MAX} lookups in one call")));
     }
-    let mut work = Work {
-        operation,
-        sources,
-        given,
-        done: BTreeMap::new(),
-        fetches: Vec::new(),
-    };
+    let mut work = Work { operation, sources, given, done: BTreeMap::new(), fetches: Vec::new() };
     work.run()?;
-    let sequence = operation
-        .repeat
-        .map(|scope| sequence(scope, sources.context))
-        .transpose()?;
-    let Work {
-        mut done,
-        mut fetches,
-        ..
-    } = work;
+    let sequence = operation.repeat.map(|scope| sequence(scope, sources.context)).transpose()?;
+    let Work { mut done, mut fetches, .. } = work;
     fetches.sort_unstable();
     fetches.dedup();
-    Ok(Resolved {
-        fields: in_order(operation, &mut done),
-        fetches,
-        sequence,
-    })
+    Ok(Resolved { fields: in_order(operation, &mut done), fetches, sequence })
 }
 
 /// Resolves a lookup that the host runs itself, from values the host already has.
@@ -145,42 +125,24 @@ pub fn resolve_host(
             Some(Currency::Code(code)) => Some(code.clone()),
             _ => None,
         };
-        let finished = raw
-            .map(|raw| finish(field, raw, currency.as_deref()))
-            .transpose()?;
+        let finished = raw.map(|raw| finish(field, raw, currency.as_deref())).transpose()?;
         if finished.is_none() && !field.optional {
-            return Err(FieldError::invalid(
-                &field.name,
-                "the settle rule gives no value for it",
-            ));
+            return Err(FieldError::invalid(&field.name, "the settle rule gives no value for it"));
         }
         done.insert(&field.name, finished);
     }
-    Ok(Resolved {
-        fields: in_order(operation, &mut done),
-        fetches: Vec::new(),
-        sequence: None,
-    })
+    Ok(Resolved { fields: in_order(operation, &mut done), fetches: Vec::new(), sequence: None })
 }
 
 /// The guest's values by name; a name that is not declared, or given twice, is refused.
-fn given<'a>(
-    operation: &Operation,
-    list: &'a [(String, Value)],
-) -> Result<BTreeMap<&'a str, &'a Value>, FieldError> {
+fn given<'a>(operation: &Operation, list: &'a [(String, Value)]) -> Result<BTreeMap<&'a str, &'a Value>, FieldError> {
     if list.len() > GIVEN_MAX {
-        return Err(FieldError::invalid(
-            "fields",
-            format!("more than {GIVEN_MAX} fields are given"),
-        ));
+        return Err(FieldError::invalid("fields", format!("more than {GIVEN_MAX} fields are given")));
     }
     let mut given = BTreeMap::new();
     for (name, value) in list {
         if operation.field(name).is_none() {
-            return Err(FieldError::invalid(
-                name,
-                "the contract declares no such field for this operation",
-            ));
+            return Err(FieldError::invalid(name, "the contract declares no such field for this operation"));
         }
         if given.insert(name.as_str(), value).is_some() {
             return Err(FieldError::invalid(name, "given twice"));
@@ -189,10 +151,7 @@ fn given<'a>(
     Ok(given)
 }
 
-fn in_order(
-    operation: &Operation,
-    done: &mut BTreeMap<&str, Option<Finished>>,
-) -> Vec<ResolvedField> {
+fn in_order(operation: &Operation, done: &mut BTreeMap<&str, Option<Finished>>) -> Vec<ResolvedField> {
     let mut fields = Vec::new();
     for field in &operation.fields {
         if let Some(Some(finished)) = done.remove(field.name.as_str()) {
@@ -208,18 +167,12 @@ fn in_order(
     fields
 }
 
-pub(crate) fn fact<'a>(
-    context: &'a BTreeMap<String, String>,
-    name: &str,
-) -> Result<&'a str, FieldError> {
+pub(crate) fn fact<'a>(context: &'a BTreeMap<String, String>, name: &str) -> Result<&'a str, FieldError> {
     match context.get(name).map(String::as_str) {
-        None | Some("") => Err(FieldError::ContextMissing {
-            name: name.to_owned(),
-        }),
-        Some(text) if text.len() > CONTEXT_BYTES_MAX => Err(FieldError::invalid(
-            name,
-            format!("the context fact is longer than {CONTEXT_BYTES_MAX} bytes"),
-        )),
+        None | Some("") => Err(FieldError::ContextMissing { name: name.to_owned() }),
+        Some(text) if text.len() > CONTEXT_BYTES_MAX => {
+            Err(FieldError::invalid(name, format!("the context fact is longer than {CONTEXT_BYTES_MAX} bytes")))
+        }
         Some(text) => Ok(text),
     }
 }
@@ -233,10 +186,7 @@ fn sequence(
     let plain = text.bytes().all(|b| b.is_ascii_digit()) && !text.starts_with('0');
     match text.parse::<u64>() {
         Ok(n) if plain && n <= SEQUENCE_MAX => Ok((scope, id, n)),
-        _ => Err(FieldError::invalid(
-            "sequence",
-            "the sequence is a whole number from 1, without leading zeros",
-        )),
+        _ => Err(FieldError::invalid("sequence", "the sequence is a whole number from 1, without leading zeros")),
     }
 }
 
@@ -259,17 +209,13 @@ impl<'a> Work<'a> {
         let mut waiting = self.groups();
         while !waiting.is_empty() {
             let before = waiting.len();
-            let (ready, later): (Vec<_>, Vec<_>) =
-                waiting.into_iter().partition(|group| self.is_ready(group));
+            let (ready, later): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|group| self.is_ready(group));
             for group in ready {
                 self.resolve_group(&group)?;
             }
             waiting = later;
             if waiting.len() == before {
-                return Err(FieldError::invalid(
-                    "currency",
-                    "amounts and currencies wait for each other",
-                ));
+                return Err(FieldError::invalid("currency", "amounts and currencies wait for each other"));
             }
         }
         Ok(())
@@ -291,8 +237,7 @@ impl<'a> Work<'a> {
     fn is_ready(&self, group: &Group<'_>) -> bool {
         group.fields.iter().all(|field| match &field.currency {
             Some(Currency::Field(name)) => {
-                self.done.contains_key(name.as_str())
-                    || group.fields.iter().any(|f| f.name == *name)
+                self.done.contains_key(name.as_str()) || group.fields.iter().any(|f| f.name == *name)
             }
             _ => true,
         })
@@ -304,23 +249,16 @@ impl<'a> Work<'a> {
         };
         match &first.source {
             Source::Lookup { operation, .. } => {
-                let found = self
-                    .sources
-                    .lookups
-                    .iter()
-                    .filter(|f| f.found && f.operation == *operation);
+                let found = self.sources.lookups.iter().filter(|f| f.found && f.operation == *operation);
                 let documents: Vec<_> = found.map(|f| (Some(f.fetch), &f.body)).collect();
                 if documents.is_empty() {
-                    let message = format!(
-                        "its source is the lookup {operation}, and this call has no found answer of it"
-                    );
+                    let message =
+                        format!("its source is the lookup {operation}, and this call has no found answer of it");
                     return Err(FieldError::invalid(&first.name, message));
                 }
                 self.choose_from(group, &documents)
             }
-            Source::Argument(_) | Source::Content(_) => {
-                self.choose_from(group, &[(None, self.sources.arguments)])
-            }
+            Source::Argument(_) | Source::Content(_) => self.choose_from(group, &[(None, self.sources.arguments)]),
             _ => {
                 let value = self.alone(first)?;
                 self.done.insert(&first.name, value);
@@ -329,11 +267,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    fn choose_from(
-        &mut self,
-        group: &Group<'a>,
-        documents: &[(Option<u32>, &Json)],
-    ) -> Result<(), FieldError> {
+    fn choose_from(&mut self, group: &Group<'a>, documents: &[(Option<u32>, &Json)]) -> Result<(), FieldError> {
         let known = |name: &str| self.text_of(name);
         let chosen = candidates::choose(&group.fields, &self.given, documents, &known)?;
         self.fetches.extend(chosen.fetch);
@@ -358,20 +292,14 @@ impl<'a> Work<'a> {
             Source::Context(name) => Value::Text(fact(self.sources.context, name)?.to_owned()),
             Source::Const(value) => value.clone(),
             Source::Plan => {
-                return Err(FieldError::invalid(
-                    &field.name,
-                    "plans do not exist in this version of the host",
-                ));
+                return Err(FieldError::invalid(&field.name, "plans do not exist in this version of the host"));
             }
             _ => match copy {
                 Some(value) => value.clone(),
                 // A generated text may be left out: it identifies nothing.
                 None if field.optional || field.role == Role::Generated => return Ok(None),
                 None => {
-                    return Err(FieldError::invalid(
-                        &field.name,
-                        "missing: the guest gives it",
-                    ));
+                    return Err(FieldError::invalid(&field.name, "missing: the guest gives it"));
                 }
             },
         };
@@ -387,7 +315,5 @@ pub(crate) fn reread(field: &Field, json: &Json, currency: Option<&str>) -> Opti
         Source::Content(_) => Value::from_json(json).ok()?,
         _ => judge::read(field, Some(json)).ok()?,
     };
-    finish(field, value?, currency)
-        .ok()
-        .map(|finished| finished.normal)
+    finish(field, value?, currency).ok().map(|finished| finished.normal)
 }

@@ -37,26 +37,16 @@ pub enum Matches {
 }
 
 /// The values for the settle lookup's fields, by the lookup's names.
-pub fn settle_fields(
-    operation: &Operation,
-    resolved: &Resolved,
-    downstream_key: &str,
-) -> Vec<(String, Value)> {
+pub fn settle_fields(operation: &Operation, resolved: &Resolved, downstream_key: &str) -> Vec<(String, Value)> {
     let Some(settle) = &operation.settle else {
         return Vec::new();
     };
     let value = |ours: &String| match resolved.field(ours) {
         Some(field) => Some(field.value.clone()),
-        None if ours == "reference" && operation.field(ours).is_none() => {
-            Some(Value::Text(downstream_key.to_owned()))
-        }
+        None if ours == "reference" && operation.field(ours).is_none() => Some(Value::Text(downstream_key.to_owned())),
         None => None,
     };
-    settle
-        .with
-        .iter()
-        .filter_map(|(theirs, ours)| Some((theirs.clone(), value(ours)?)))
-        .collect()
+    settle.with.iter().filter_map(|(theirs, ours)| Some((theirs.clone(), value(ours)?))).collect()
 }
 
 /// Looks for this effect among the candidates of a settle lookup's answer.
@@ -89,21 +79,13 @@ pub fn match_candidates(
         Ok(candidates) => candidates,
         Err(why) => return undetermined(&why),
     };
-    let search = Search {
-        operation,
-        settle,
-        resolved,
-        downstream_key,
-        taken,
-    };
+    let search = Search { operation, settle, resolved, downstream_key, taken };
     let more = settle.each.is_some() && has_more(&body, candidates.len(), answer);
     search.judge(&candidates, more)
 }
 
 fn undetermined(why: &str) -> Matches {
-    Matches::Undetermined {
-        why: why.to_owned(),
-    }
+    Matches::Undetermined { why: why.to_owned() }
 }
 
 fn candidates<'a>(settle: &Settle, body: &'a Json) -> Result<Vec<&'a Json>, String> {
@@ -137,13 +119,7 @@ const MORE: &[&str] = &[
 ];
 
 /// Members by which providers say how long the whole list is.
-const TOTALS: &[&str] = &[
-    "/total",
-    "/total_count",
-    "/totalCount",
-    "/meta/total",
-    "/pagination/total",
-];
+const TOTALS: &[&str] = &["/total", "/total_count", "/totalCount", "/meta/total", "/pagination/total"];
 
 fn has_more(body: &Json, shown: usize, answer: &Answer) -> bool {
     let says = |json: &Json| match json {
@@ -160,9 +136,7 @@ fn has_more(body: &Json, shown: usize, answer: &Answer) -> bool {
             text.contains("rel=\"next\"") || text.contains("rel=next")
         }
     };
-    MORE.iter().filter_map(at).any(says)
-        || TOTALS.iter().filter_map(at).any(longer)
-        || answer.headers.iter().any(link)
+    MORE.iter().filter_map(at).any(says) || TOTALS.iter().filter_map(at).any(longer) || answer.headers.iter().any(link)
 }
 
 struct Search<'a> {
@@ -193,38 +167,24 @@ impl Search<'_> {
         // A reference names exactly this effect; other matches could have twins on a later page.
         let conclusive = !more || (self.operation.reference.is_some() && !found.is_empty());
         match (found.len(), conclusive) {
-            (0 | 1, false) => {
-                undetermined("the list goes on: what is not on this page may be on another")
-            }
+            (0 | 1, false) => undetermined("the list goes on: what is not on this page may be on another"),
             (0, true) => Matches::Absent,
-            (1, true) => found
-                .pop()
-                .map_or(Matches::Absent, |(receipt, mismatched)| Matches::One {
-                    receipt,
-                    mismatched,
-                }),
-            _ => Matches::Many {
-                receipts: found.into_iter().map(|(receipt, _)| receipt).collect(),
-            },
+            (1, true) => {
+                found.pop().map_or(Matches::Absent, |(receipt, mismatched)| Matches::One { receipt, mismatched })
+            }
+            _ => Matches::Many { receipts: found.into_iter().map(|(receipt, _)| receipt).collect() },
         }
     }
 
     fn matches(&self, candidate: &Json) -> Result<bool, String> {
         if let Some(reference) = &self.operation.reference {
-            let pointer = self
-                .settle
-                .reference
-                .clone()
-                .or_else(|| reference.mirrored());
-            let pointer =
-                pointer.ok_or("the contract does not say where a candidate shows the reference")?;
+            let pointer = self.settle.reference.clone().or_else(|| reference.mirrored());
+            let pointer = pointer.ok_or("the contract does not say where a candidate shows the reference")?;
             return Ok(pointer.get(candidate).and_then(Json::as_str) == Some(self.downstream_key));
         }
         let mut compared = false;
         for field in self.operation.fields.iter().filter(|f| f.role == Role::Key) {
-            let pointer = self
-                .shown(field)
-                .ok_or_else(|| format!("no place shows the key part {}", field.name))?;
+            let pointer = self.shown(field).ok_or_else(|| format!("no place shows the key part {}", field.name))?;
             if !self.equal(field, &pointer, candidate) {
                 return Ok(false);
             }
@@ -233,30 +193,18 @@ impl Search<'_> {
         if self.operation.repeat.is_some() {
             return Err("effects that repeat are told apart by a reference only; the contract declares none".into());
         }
-        if compared {
-            Ok(true)
-        } else {
-            Err("there is nothing to match candidates by".into())
-        }
+        if compared { Ok(true) } else { Err("there is nothing to match candidates by".into()) }
     }
 
     fn shown(&self, field: &Field) -> Option<Pointer> {
-        let named = self
-            .settle
-            .matching
-            .get(&field.name)
-            .or_else(|| self.settle.must_equal.get(&field.name));
-        named
-            .cloned()
-            .or_else(|| field.at.as_ref().and_then(Place::mirrored))
+        let named = self.settle.matching.get(&field.name).or_else(|| self.settle.must_equal.get(&field.name));
+        named.cloned().or_else(|| field.at.as_ref().and_then(Place::mirrored))
     }
 
     fn mismatched(&self, candidate: &Json) -> Vec<String> {
         let named = self.settle.must_equal.iter();
         let differs = named.filter(|(name, pointer)| {
-            self.operation
-                .field(name)
-                .is_none_or(|field| !self.equal(field, pointer, candidate))
+            self.operation.field(name).is_none_or(|field| !self.equal(field, pointer, candidate))
         });
         differs.map(|(name, _)| name.clone()).collect()
     }
@@ -274,10 +222,7 @@ impl Search<'_> {
             None => None,
         };
         let theirs = crate::resolve::reread(field, theirs, currency.as_deref());
-        let normal = ours
-            .normal
-            .clone()
-            .unwrap_or_else(|| ours.value.canonical());
+        let normal = ours.normal.clone().unwrap_or_else(|| ours.value.canonical());
         theirs.is_some_and(|theirs| theirs == normal)
     }
 }

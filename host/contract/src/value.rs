@@ -91,9 +91,7 @@ pub(crate) fn base64_encode(bytes: &[u8]) -> String {
 }
 
 pub(crate) fn base64_decode(text: &str) -> Result<Vec<u8>, String> {
-    base64::engine::general_purpose::STANDARD
-        .decode(text)
-        .map_err(|e| format!("not base64: {e}"))
+    base64::engine::general_purpose::STANDARD.decode(text).map_err(|e| format!("not base64: {e}"))
 }
 
 /// Bytes as base64 in every serialised form: JSON arrays of numbers take four times the room.

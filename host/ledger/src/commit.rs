@@ -33,10 +33,7 @@ impl Head {
 
     pub(crate) fn decode(stream: StreamId, stored: &[u8]) -> Result<Head, LedgerError> {
         let mut from = Reader(record::guarded(&format!("the head of {stream}"), stored)?);
-        let newer = |why: &str| LedgerError::Newer {
-            at: format!("the head of {stream}"),
-            why: why.to_owned(),
-        };
+        let newer = |why: &str| LedgerError::Newer { at: format!("the head of {stream}"), why: why.to_owned() };
         if from.array::<1>()?[0] != LAYOUT {
             return Err(newer("its layout"));
         }
@@ -49,13 +46,7 @@ impl Head {
         };
         let has_balance = from.array::<1>()?[0] == 1;
         let balance = u64::from_be_bytes(from.array()?);
-        Ok(Head {
-            version,
-            seq,
-            digest,
-            state,
-            balance: has_balance.then_some(balance),
-        })
+        Ok(Head { version, seq, digest, state, balance: has_balance.then_some(balance) })
     }
 }
 
@@ -112,12 +103,7 @@ pub(crate) fn decide(
             balance: balance(stream, before.and_then(|head| head.balance), &append.event)?,
         };
         heads.insert(stream, after);
-        entries.push(Entry {
-            stream,
-            before,
-            after,
-            sealed,
-        });
+        entries.push(Entry { stream, before, after, sealed });
     }
     Ok(entries)
 }
@@ -127,17 +113,10 @@ fn check(append: &Append, head: Option<&Head>) -> Result<(), LedgerError> {
     match append.expect {
         Expect::Any => Ok(()),
         Expect::Version(expected) if expected == found => Ok(()),
-        Expect::Version(_) => Err(LedgerError::Conflict {
-            stream: append.stream,
-            expected: append.expect,
-            found,
-        }),
+        Expect::Version(_) => Err(LedgerError::Conflict { stream: append.stream, expected: append.expect, found }),
         Expect::Remaining { at_least } => match head.and_then(|head| head.balance) {
             Some(left) if left >= at_least => Ok(()),
-            Some(left) => Err(condition(
-                append.stream,
-                format!("{left} left, {at_least} needed"),
-            )),
+            Some(left) => Err(condition(append.stream, format!("{left} left, {at_least} needed"))),
             None => Err(condition(append.stream, "it has no balance".to_owned())),
         },
     }
@@ -148,26 +127,16 @@ fn condition(stream: StreamId, why: String) -> LedgerError {
 }
 
 /// A permit's balance never goes below nothing, whatever the append expected.
-fn balance(
-    stream: StreamId,
-    before: Option<u64>,
-    event: &Event,
-) -> Result<Option<u64>, LedgerError> {
+fn balance(stream: StreamId, before: Option<u64>, event: &Event) -> Result<Option<u64>, LedgerError> {
     match (event, before) {
         (Event::PermitGranted { amount, .. }, None) => Ok(Some(*amount)),
-        (Event::PermitGranted { .. }, Some(_)) => {
-            Err(condition(stream, "it was granted before".to_owned()))
-        }
+        (Event::PermitGranted { .. }, Some(_)) => Err(condition(stream, "it was granted before".to_owned())),
         (Event::PermitReserved { amount, .. }, Some(left)) => match left.checked_sub(*amount) {
             Some(left) => Ok(Some(left)),
             None => Err(condition(stream, format!("{left} left, {amount} needed"))),
         },
-        (Event::PermitReserved { .. }, None) => {
-            Err(condition(stream, "it was never granted".to_owned()))
-        }
-        (Event::PermitReleased { amount, .. }, Some(left)) => {
-            Ok(Some(left.saturating_add(*amount)))
-        }
+        (Event::PermitReserved { .. }, None) => Err(condition(stream, "it was never granted".to_owned())),
+        (Event::PermitReleased { amount, .. }, Some(left)) => Ok(Some(left.saturating_add(*amount))),
         (Event::PermitRevoked { .. }, Some(_)) => Ok(Some(0)),
         (_, before) => Ok(before),
     }

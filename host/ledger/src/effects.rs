@@ -2,10 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{
-    Append, Effect, Event, Expect, Illegal, Ledger, LedgerError, Record, Stored, StreamId, sha256,
-    state,
-};
+use crate::{Append, Effect, Event, Expect, Illegal, Ledger, LedgerError, Record, Stored, StreamId, sha256, state};
 
 /// Why an event was not stored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -72,12 +69,7 @@ impl Effects {
         if found != expected_version {
             let stream = StreamId::effect(key);
             let expected = Expect::Version(expected_version);
-            return Err(LedgerError::Conflict {
-                stream,
-                expected,
-                found,
-            }
-            .into());
+            return Err(LedgerError::Conflict { stream, expected, found }.into());
         }
         self.advance(key, current.as_ref(), event, also).await
     }
@@ -105,29 +97,14 @@ impl Effects {
     ///
     /// # Errors
     /// `Damaged` when the parts do not make the answer that was stored; `Gone` after retention.
-    pub async fn raw_answer(
-        &self,
-        key: [u8; 32],
-        attempt: [u8; 16],
-    ) -> Result<Vec<u8>, LedgerError> {
+    pub async fn raw_answer(&self, key: [u8; 32], attempt: [u8; 16]) -> Result<Vec<u8>, LedgerError> {
         let mut parts: Vec<(u64, &Stored)> = Vec::new();
         let mut whole: Option<(&Stored, u64, [u8; 32])> = None;
         let history = self.history(key).await?;
         for record in &history {
             match &record.event {
-                Event::Evidence {
-                    attempt: id,
-                    offset,
-                    bytes,
-                    ..
-                } if *id == attempt => parts.push((*offset, bytes)),
-                Event::Responded {
-                    attempt: id,
-                    head_and_tail,
-                    total,
-                    digest,
-                    ..
-                } if *id == attempt => {
+                Event::Evidence { attempt: id, offset, bytes, .. } if *id == attempt => parts.push((*offset, bytes)),
+                Event::Responded { attempt: id, head_and_tail, total, digest, .. } if *id == attempt => {
                     whole = Some((head_and_tail, *total, *digest));
                 }
                 _ => {}
@@ -141,25 +118,27 @@ impl Effects {
         if let Some((tail, total, digest)) = whole {
             self.join(&mut answer, None, tail).await?;
             if answer.len() as u64 != total || sha256(&answer) != digest {
-                return Err(LedgerError::damaged(
-                    "the parts of a raw answer do not make the whole",
-                ));
+                return Err(LedgerError::damaged("the parts of a raw answer do not make the whole"));
             }
         }
         Ok(answer)
     }
 
-    async fn join(
-        &self,
-        answer: &mut Vec<u8>,
-        offset: Option<u64>,
-        part: &Stored,
-    ) -> Result<(), LedgerError> {
-        if offset.is_some_and(|offset| offset != answer.len() as u64) {
-            return Err(LedgerError::damaged("a part of a raw answer is missing"));
+    /// Adds a part at its offset. The same bytes twice are one part: a host that was not told
+    /// whether its evidence was stored may have stored it again.
+    async fn join(&self, answer: &mut Vec<u8>, offset: Option<u64>, part: &Stored) -> Result<(), LedgerError> {
+        let bytes = self.ledger.load(part).await?;
+        let offset = offset.map_or(Ok(answer.len()), usize::try_from);
+        let known = offset.ok().and_then(|offset| answer.get(offset..));
+        let overlap = known.map_or(0, |known| known.len().min(bytes.len()));
+        match known {
+            Some(known) if known[..overlap] == bytes[..overlap] => {
+                answer.extend_from_slice(&bytes[overlap..]);
+                Ok(())
+            }
+            Some(_) => Err(LedgerError::damaged("two parts of a raw answer contradict each other")),
+            None => Err(LedgerError::damaged("a part of a raw answer is missing")),
         }
-        answer.extend(self.ledger.load(part).await?);
-        Ok(())
     }
 }
 
@@ -168,11 +147,7 @@ impl Effects {
 ///
 /// # Errors
 /// [`Illegal`] when the state function refuses the event.
-pub fn step(
-    key: [u8; 32],
-    current: Option<&Effect>,
-    event: Event,
-) -> Result<(Append, Effect), Illegal> {
+pub fn step(key: [u8; 32], current: Option<&Effect>, event: Event) -> Result<(Append, Effect), Illegal> {
     let effect = state::next(current, &event)?;
     let append = Append {
         stream: StreamId::effect(key),
@@ -191,13 +166,8 @@ pub fn step(
 pub fn fold_records(records: &[Record]) -> Result<Option<Effect>, LedgerError> {
     let effect = state::fold(records.iter().map(|record| &record.event));
     let mut effect = effect.map_err(|illegal| {
-        let stream = records
-            .first()
-            .map(|record| record.stream.to_string())
-            .unwrap_or_default();
-        LedgerError::damaged(format!(
-            "the stored history of {stream} is impossible: {illegal}"
-        ))
+        let stream = records.first().map(|record| record.stream.to_string()).unwrap_or_default();
+        LedgerError::damaged(format!("the stored history of {stream} is impossible: {illegal}"))
     })?;
     // A pruned stream goes on counting where its dropped records ended.
     if let (Some(effect), Some(last)) = (&mut effect, records.last()) {

@@ -70,9 +70,7 @@ pub enum LedgerError {
         at: String,
     },
     /// The file is there and holds nothing: a ledger that was emptied.
-    #[error(
-        "the ledger {at} is an empty file; restore the newest copy, a new ledger would forget every effect"
-    )]
+    #[error("the ledger {at} is an empty file; restore the newest copy, a new ledger would forget every effect")]
     Empty {
         /// Which file.
         at: String,
@@ -86,9 +84,7 @@ pub enum LedgerError {
         why: String,
     },
     /// Stored bytes are not what was written.
-    #[error(
-        "the ledger is damaged: {why}; run `oncegate ledger verify` and restore the newest copy"
-    )]
+    #[error("the ledger is damaged: {why}; run `oncegate ledger verify` and restore the newest copy")]
     Damaged {
         /// Which bytes.
         why: String,
@@ -116,10 +112,7 @@ pub enum LedgerError {
 impl LedgerError {
     /// Whether stored bytes were found wrong (exit code 6).
     pub fn is_damaged(&self) -> bool {
-        matches!(
-            self,
-            LedgerError::Damaged { .. } | LedgerError::Empty { .. }
-        )
+        matches!(self, LedgerError::Damaged { .. } | LedgerError::Empty { .. })
     }
 
     /// Whether no effect may be dispatched while this lasts (`ledger_unavailable`).
@@ -134,24 +127,18 @@ impl LedgerError {
     }
 
     pub(crate) fn damaged(why: impl std::fmt::Display) -> LedgerError {
-        LedgerError::Damaged {
-            why: why.to_string(),
-        }
+        LedgerError::Damaged { why: why.to_string() }
     }
 
     pub(crate) fn unavailable(why: impl std::fmt::Display) -> LedgerError {
-        LedgerError::Unavailable {
-            why: why.to_string(),
-        }
+        LedgerError::Unavailable { why: why.to_string() }
     }
 
     /// An error of the file system, said of what was being done.
     pub(crate) fn io(doing: impl std::fmt::Display, error: &std::io::Error) -> LedgerError {
         let why = format!("{doing}: {error}");
         match error.kind() {
-            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
-                LedgerError::Full { why }
-            }
+            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => LedgerError::Full { why },
             _ => LedgerError::Unavailable { why },
         }
     }

@@ -88,10 +88,7 @@ pub enum SettleVerdict {
 /// A fact. `at` is milliseconds of Unix time everywhere.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-#[expect(
-    missing_docs,
-    reason = "fields that repeat their name; every variant says what it means"
-)]
+#[expect(missing_docs, reason = "fields that repeat their name; every variant says what it means")]
 pub enum Event {
     // Of the ledger.
     /// The ledger came into being.
@@ -101,19 +98,9 @@ pub enum Event {
         at: u64,
     },
     /// An operator accepted a ledger that was behind its marker, at this place.
-    LedgerTrusted {
-        actor: String,
-        reason: String,
-        seq: u64,
-        at: u64,
-    },
+    LedgerTrusted { actor: String, reason: String, seq: u64, at: u64 },
     /// Its contents moved; nothing is appended after this.
-    LedgerSealed {
-        to: String,
-        actor: String,
-        reason: String,
-        at: u64,
-    },
+    LedgerSealed { to: String, actor: String, reason: String, at: u64 },
 
     // Of the things around effects.
     /// A contract that rows are judged by.
@@ -130,12 +117,7 @@ pub enum Event {
         contract: [u8; 32],
     },
     /// What an account's name stands for.
-    AccountBound {
-        account: String,
-        endpoint: String,
-        url: String,
-        credential: Option<String>,
-    },
+    AccountBound { account: String, endpoint: String, url: String, credential: Option<String> },
     /// An operator said that the account's label, URL or credential changed and it is the same account.
     AccountRenamed {
         account: String,
@@ -174,13 +156,7 @@ pub enum Event {
         at: u64,
     },
     /// A permit with a balance: a count, or a sum in a stream of its own.
-    PermitGranted {
-        amount: u64,
-        document: Stored,
-        actor: String,
-        reason: String,
-        at: u64,
-    },
+    PermitGranted { amount: u64, document: Stored, actor: String, reason: String, at: u64 },
     /// Part of the balance belongs to this effect's key.
     PermitReserved {
         #[serde(with = "serde_bytes")]
@@ -196,11 +172,7 @@ pub enum Event {
         at: u64,
     },
     /// Nothing may be reserved any more.
-    PermitRevoked {
-        actor: String,
-        reason: String,
-        at: u64,
-    },
+    PermitRevoked { actor: String, reason: String, at: u64 },
     /// A plan was frozen, with the keys of its rows.
     PlanFrozen {
         plan: String,
@@ -239,11 +211,7 @@ pub enum Event {
         at: u64,
     },
     /// A person refused it.
-    Denied {
-        actor: String,
-        reason: String,
-        at: u64,
-    },
+    Denied { actor: String, reason: String, at: u64 },
     /// Bytes may leave from now on.
     Dispatched(Box<Dispatch>),
     /// Part of the raw answer, as it arrived.
@@ -296,32 +264,15 @@ pub enum Event {
         why: String,
     },
     /// What a settle lookup found.
-    Settled {
-        at: u64,
-        by: String,
-        verdict: SettleVerdict,
-        evidence: Stored,
-    },
+    Settled { at: u64, by: String, verdict: SettleVerdict, evidence: Stored },
     /// Its own lookup found the receipt again.
     Confirmed { at: u64, receipt: String },
     /// Something contradicts the row.
-    Diverged {
-        at: u64,
-        why: String,
-        evidence: Stored,
-    },
+    Diverged { at: u64, why: String, evidence: Stored },
     /// The provider took it back later; evidence, not a state.
-    FailedLater {
-        at: u64,
-        why: String,
-        evidence: Stored,
-    },
+    FailedLater { at: u64, why: String, evidence: Stored },
     /// An issued effect is final.
-    Completed {
-        at: u64,
-        receipt: Option<String>,
-        evidence: Stored,
-    },
+    Completed { at: u64, receipt: Option<String>, evidence: Stored },
     /// An issued effect can never be completed.
     Stranded { at: u64, why: String },
     /// The undoing operation, itself this effect, removed it.
@@ -331,32 +282,13 @@ pub enum Event {
         at: u64,
     },
     /// It shall not happen, if it has not.
-    RevokeWished {
-        actor: String,
-        reason: String,
-        at: u64,
-    },
+    RevokeWished { actor: String, reason: String, at: u64 },
     /// It must not happen.
-    Revoked {
-        actor: String,
-        reason: String,
-        at: u64,
-    },
+    Revoked { actor: String, reason: String, at: u64 },
     /// A later epoch may do it again, for those named.
-    Superseded {
-        actor: String,
-        reason: String,
-        epoch: u32,
-        for_whom: String,
-        at: u64,
-    },
+    Superseded { actor: String, reason: String, epoch: u32, for_whom: String, at: u64 },
     /// An operator says what happened.
-    Decided {
-        actor: String,
-        reason: String,
-        outcome: Outcome,
-        at: u64,
-    },
+    Decided { actor: String, reason: String, outcome: Outcome, at: u64 },
     /// Bytes and history were dropped; this is what is left.
     Pruned(Box<Tombstone>),
 }
@@ -371,9 +303,9 @@ impl Event {
             | Event::LookupResolved { .. }
             | Event::SequenceTaken { .. }
             | Event::Pinned { .. } => None,
-            Event::Planned(proposal)
-            | Event::Amended(proposal)
-            | Event::AwaitingApproval(proposal) => Some(proposal.at),
+            Event::Planned(proposal) | Event::Amended(proposal) | Event::AwaitingApproval(proposal) => {
+                Some(proposal.at)
+            }
             Event::Dispatched(dispatch) => Some(dispatch.at),
             Event::Pruned(tombstone) => Some(tombstone.at),
             Event::LedgerCreated { at, .. }
@@ -414,9 +346,7 @@ impl Event {
     /// Every place where it holds bytes, in a fixed order.
     pub fn stored_mut(&mut self) -> Vec<&mut Stored> {
         match self {
-            Event::Planned(proposal)
-            | Event::Amended(proposal)
-            | Event::AwaitingApproval(proposal) => {
+            Event::Planned(proposal) | Event::Amended(proposal) | Event::AwaitingApproval(proposal) => {
                 vec![&mut proposal.fields, &mut proposal.request]
             }
             Event::Dispatched(dispatch) => {

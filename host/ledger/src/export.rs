@@ -23,11 +23,7 @@ pub enum ExportError {
 ///
 /// # Errors
 /// The first record that cannot be read, or line that cannot be written, ends it.
-pub async fn export(
-    ledger: &dyn Ledger,
-    from_seq: u64,
-    to: &mut (dyn Write + Send),
-) -> Result<u64, ExportError> {
+pub async fn export(ledger: &dyn Ledger, from_seq: u64, to: &mut (dyn Write + Send)) -> Result<u64, ExportError> {
     let mut count = 0;
     let mut from = from_seq;
     loop {
@@ -55,9 +51,7 @@ async fn with_bytes(ledger: &dyn Ledger, mut record: Record) -> Result<Record, L
 
 /// One record as JSON.
 pub fn line(record: &Record) -> Value {
-    let event = Cbor::serialized(&record.event)
-        .map(to_json)
-        .unwrap_or(Value::Null);
+    let event = Cbor::serialized(&record.event).map(to_json).unwrap_or(Value::Null);
     json!({
         "seq": record.seq,
         "stream": { "kind": record.stream.kind, "id": hex(&record.stream.id) },
@@ -75,17 +69,12 @@ fn to_json(value: Cbor) -> Value {
         Cbor::Bool(value) => Value::Bool(value),
         Cbor::Integer(number) => {
             let number = i128::from(number);
-            u64::try_from(number)
-                .map(Value::from)
-                .or(i64::try_from(number).map(Value::from))
-                .unwrap_or(Value::Null)
+            u64::try_from(number).map(Value::from).or(i64::try_from(number).map(Value::from)).unwrap_or(Value::Null)
         }
         Cbor::Float(number) => Value::from(number),
         Cbor::Array(items) => Value::Array(items.into_iter().map(to_json).collect()),
         Cbor::Map(pairs) => {
-            let named = pairs
-                .into_iter()
-                .filter_map(|(key, value)| Some((key.into_text().ok()?, to_json(value))));
+            let named = pairs.into_iter().filter_map(|(key, value)| Some((key.into_text().ok()?, to_json(value))));
             Value::Object(named.collect())
         }
         _ => Value::Null,

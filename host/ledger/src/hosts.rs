@@ -53,16 +53,12 @@ static IN_MEMORY: Mutex<Option<HashMap<[u8; 16], Weak<()>>>> = Mutex::new(None);
 impl Hosts {
     /// The hosts of this ledger.
     pub fn of(ledger: &LedgerIdentity) -> Hosts {
-        Hosts {
-            directory: ledger.path().map(|path| beside(&path)),
-        }
+        Hosts { directory: ledger.path().map(|path| beside(&path)) }
     }
 
     /// The hosts of the ledger in this file.
     pub fn at(ledger: &Path) -> Hosts {
-        Hosts {
-            directory: Some(beside(ledger)),
-        }
+        Hosts { directory: Some(beside(ledger)) }
     }
 
     /// A new incarnation of this process.
@@ -76,9 +72,7 @@ impl Hosts {
             None => {
                 let alive = Arc::new(());
                 let mut hosts = IN_MEMORY.lock().unwrap_or_else(PoisonError::into_inner);
-                hosts
-                    .get_or_insert_default()
-                    .insert(id, Arc::downgrade(&alive));
+                hosts.get_or_insert_default().insert(id, Arc::downgrade(&alive));
                 Lock::Memory(alive)
             }
         };

@@ -6,9 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    Append, LedgerError, Record, StateTag, Stored, StreamId, memory::MemoryLedger, redb::RedbLedger,
-};
+use crate::{Append, LedgerError, Record, StateTag, Stored, StreamId, memory::MemoryLedger, redb::RedbLedger};
 
 /// Most records or ids that one call returns, so that no read holds a snapshot for long.
 pub const PAGE_MAX: usize = 1_000;
@@ -37,12 +35,7 @@ pub trait Ledger: Send + Sync {
     async fn scan(&self, from_seq: u64, limit: usize) -> Result<Vec<Record>, LedgerError>;
 
     /// Streams last appended with this state, in order, after `after`, at most `limit` (and [`PAGE_MAX`]).
-    async fn list(
-        &self,
-        state: StateTag,
-        after: Option<StreamId>,
-        limit: usize,
-    ) -> Result<Vec<StreamId>, LedgerError>;
+    async fn list(&self, state: StateTag, after: Option<StreamId>, limit: usize) -> Result<Vec<StreamId>, LedgerError>;
 
     /// Stored bytes, wherever they are kept, verified against their digest.
     async fn load(&self, bytes: &Stored) -> Result<Vec<u8>, LedgerError>;
@@ -103,9 +96,7 @@ pub async fn open(url: &str) -> Result<Arc<dyn Ledger>, LedgerError> {
 pub async fn init(url: &str) -> Result<Arc<dyn Ledger>, LedgerError> {
     match parse(url)? {
         Place::Memory => Ok(Arc::new(MemoryLedger::new())),
-        Place::Redb(path) => Ok(Arc::new(
-            blocking(move || RedbLedger::init(&path, now_ms())).await?,
-        )),
+        Place::Redb(path) => Ok(Arc::new(blocking(move || RedbLedger::init(&path, now_ms())).await?)),
     }
 }
 
@@ -116,9 +107,7 @@ pub async fn init(url: &str) -> Result<Arc<dyn Ledger>, LedgerError> {
 pub async fn open_for_reading(url: &str) -> Result<Arc<dyn Ledger>, LedgerError> {
     match parse(url)? {
         Place::Memory => Ok(Arc::new(MemoryLedger::new())),
-        Place::Redb(path) => Ok(Arc::new(
-            blocking(move || RedbLedger::open_for_reading(&path)).await?,
-        )),
+        Place::Redb(path) => Ok(Arc::new(blocking(move || RedbLedger::open_for_reading(&path)).await?)),
     }
 }
 
@@ -131,9 +120,7 @@ fn parse(url: &str) -> Result<Place, LedgerError> {
     match url.split_once(':') {
         Some(("redb", path)) if !path.is_empty() => Ok(Place::Redb(PathBuf::from(path))),
         Some(("memory", "")) => Ok(Place::Memory),
-        _ => Err(LedgerError::Invalid {
-            why: format!("{url:?} is not a ledger URL; use redb:PATH or memory:"),
-        }),
+        _ => Err(LedgerError::Invalid { why: format!("{url:?} is not a ledger URL; use redb:PATH or memory:") }),
     }
 }
 
@@ -143,16 +130,12 @@ async fn blocking<T: Send + 'static>(
 ) -> Result<T, LedgerError> {
     match tokio::task::spawn_blocking(work).await {
         Ok(result) => result,
-        Err(error) => Err(LedgerError::unavailable(format!(
-            "opening it was interrupted: {error}"
-        ))),
+        Err(error) => Err(LedgerError::unavailable(format!("opening it was interrupted: {error}"))),
     }
 }
 
 /// The stamp of `LedgerCreated` where the caller gave none. Nothing is decided by it.
 fn now_ms() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    since.map_or(0, |since| {
-        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-    })
+    since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }

@@ -8,15 +8,7 @@
 //! What holds, in order of importance: a second effect is never permitted, a receipt is never lost
 //! or rewritten, nothing is told as done that is not durable.
 
-#![cfg_attr(
-    test,
-    allow(
-        clippy::unwrap_used,
-        clippy::expect_used,
-        clippy::panic,
-        reason = "tests"
-    )
-)]
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests"))]
 
 // Tests inside and outside the crate share their samples.
 #[cfg(test)]
@@ -46,12 +38,8 @@ mod wire;
 pub use effects::{Effects, EffectsError};
 pub use error::LedgerError;
 pub use event::{Dispatch, Ended, Event, Outcome, Proposal, SettleVerdict, Stored, Tombstone};
-pub use ledger::{
-    INLINE_BYTES_MAX, Ledger, LedgerIdentity, PAGE_MAX, Role, init, open, open_for_reading,
-};
-pub use state::{
-    Answer, Attempt, Effect, Illegal, ResendTerms, Sender, StateTag, answer, may_resend,
-};
+pub use ledger::{INLINE_BYTES_MAX, Ledger, LedgerIdentity, PAGE_MAX, Role, init, open, open_for_reading};
+pub use state::{Answer, Attempt, Effect, Illegal, ResendTerms, Sender, StateTag, answer, may_resend};
 pub use stream::{Append, Expect, Record, StreamId, StreamKind};
 
 /// Lower-case hex.

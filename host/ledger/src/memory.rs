@@ -7,9 +7,7 @@ use async_trait::async_trait;
 
 use crate::commit::{self, Head};
 use crate::record::Location;
-use crate::{
-    Append, Ledger, LedgerError, LedgerIdentity, PAGE_MAX, Record, Role, StateTag, Stored, StreamId,
-};
+use crate::{Append, Ledger, LedgerError, LedgerIdentity, PAGE_MAX, Record, Role, StateTag, Stored, StreamId};
 
 /// See the module.
 pub struct MemoryLedger {
@@ -28,10 +26,7 @@ struct State {
 impl MemoryLedger {
     /// A new, empty ledger.
     pub fn new() -> MemoryLedger {
-        MemoryLedger {
-            id: rand::random(),
-            state: Mutex::default(),
-        }
+        MemoryLedger { id: rand::random(), state: Mutex::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -48,28 +43,19 @@ impl Default for MemoryLedger {
 impl State {
     fn append(&mut self, batch: &[Append]) -> Result<Vec<u64>, LedgerError> {
         let next_seq = self.records.len() as u64 + 1;
-        let entries = commit::decide(batch, next_seq, |stream| {
-            Ok(self.streams.get(&stream).map(|(head, _)| *head))
-        })?;
+        let entries = commit::decide(batch, next_seq, |stream| Ok(self.streams.get(&stream).map(|(head, _)| *head)))?;
         let mut stored = Vec::with_capacity(entries.len());
         for mut entry in entries {
             let large = std::mem::take(&mut entry.sealed.large);
             let mut locations = Vec::with_capacity(large.len());
             for large in large {
-                locations.push(Location {
-                    place: large.place,
-                    file: self.segments.len() as u64,
-                    offset: 0,
-                });
+                locations.push(Location { place: large.place, file: self.segments.len() as u64, offset: 0 });
                 self.segments.push(large.bytes);
             }
             let record = entry.row(None, locations).into_record()?;
             stored.push((entry, record));
         }
-        let versions = stored
-            .iter()
-            .map(|(entry, _)| entry.after.version)
-            .collect();
+        let versions = stored.iter().map(|(entry, _)| entry.after.version).collect();
         for (entry, record) in stored {
             self.store(&entry, record);
         }
@@ -85,10 +71,7 @@ impl State {
         }
         let index = self.records.len();
         self.records.push(record);
-        let (head, indices) = self
-            .streams
-            .entry(entry.stream)
-            .or_insert_with(|| (entry.after, Vec::new()));
+        let (head, indices) = self.streams.entry(entry.stream).or_insert_with(|| (entry.after, Vec::new()));
         *head = entry.after;
         indices.push(index);
     }
@@ -102,73 +85,37 @@ impl Ledger for MemoryLedger {
 
     async fn read(&self, stream: StreamId) -> Result<Vec<Record>, LedgerError> {
         let state = self.state();
-        let indices = state
-            .streams
-            .get(&stream)
-            .map(|(_, indices)| indices.as_slice())
-            .unwrap_or_default();
-        Ok(indices
-            .iter()
-            .map(|index| state.records[*index].clone())
-            .collect())
+        let indices = state.streams.get(&stream).map(|(_, indices)| indices.as_slice()).unwrap_or_default();
+        Ok(indices.iter().map(|index| state.records[*index].clone()).collect())
     }
 
     async fn scan(&self, from_seq: u64, limit: usize) -> Result<Vec<Record>, LedgerError> {
         let skip = usize::try_from(from_seq.saturating_sub(1)).unwrap_or(usize::MAX);
-        Ok(self
-            .state()
-            .records
-            .iter()
-            .skip(skip)
-            .take(limit.min(PAGE_MAX))
-            .cloned()
-            .collect())
+        Ok(self.state().records.iter().skip(skip).take(limit.min(PAGE_MAX)).cloned().collect())
     }
 
-    async fn list(
-        &self,
-        state: StateTag,
-        after: Option<StreamId>,
-        limit: usize,
-    ) -> Result<Vec<StreamId>, LedgerError> {
+    async fn list(&self, state: StateTag, after: Option<StreamId>, limit: usize) -> Result<Vec<StreamId>, LedgerError> {
         let held = self.state();
-        let listed = held
-            .by_state
-            .iter()
-            .filter(|(tag, stream)| *tag == state && Some(*stream) > after);
-        Ok(listed
-            .map(|(_, stream)| *stream)
-            .take(limit.min(PAGE_MAX))
-            .collect())
+        let listed = held.by_state.iter().filter(|(tag, stream)| *tag == state && Some(*stream) > after);
+        Ok(listed.map(|(_, stream)| *stream).take(limit.min(PAGE_MAX)).collect())
     }
 
     async fn load(&self, bytes: &Stored) -> Result<Vec<u8>, LedgerError> {
         match bytes {
             Stored::Inline(bytes) => Ok(bytes.clone()),
-            Stored::Gone { digest, .. } => Err(LedgerError::Gone {
-                digest: crate::hex(digest),
-            }),
+            Stored::Gone { digest, .. } => Err(LedgerError::Gone { digest: crate::hex(digest) }),
             Stored::Segment { file, digest, .. } => {
                 let state = self.state();
-                let found = usize::try_from(*file)
-                    .ok()
-                    .and_then(|file| state.segments.get(file));
+                let found = usize::try_from(*file).ok().and_then(|file| state.segments.get(file));
                 match found {
                     Some(bytes) if crate::sha256(bytes) == *digest => Ok(bytes.clone()),
-                    _ => Err(LedgerError::damaged(
-                        "stored bytes are not where the record says",
-                    )),
+                    _ => Err(LedgerError::damaged("stored bytes are not where the record says")),
                 }
             }
         }
     }
 
     fn identity(&self) -> LedgerIdentity {
-        LedgerIdentity {
-            id: self.id,
-            format: crate::redb::FORMAT,
-            url: "memory:".to_owned(),
-            role: Role::Owner,
-        }
+        LedgerIdentity { id: self.id, format: crate::redb::FORMAT, url: "memory:".to_owned(), role: Role::Owner }
     }
 }

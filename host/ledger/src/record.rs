@@ -42,80 +42,51 @@ pub(crate) fn seal(event: &Event, inline_max: usize) -> Result<Sealed, LedgerErr
     let mut large = Vec::new();
     let mut kept = Vec::new();
     for (place, stored) in event.stored_mut().into_iter().enumerate() {
-        let place = u16::try_from(place).map_err(|_| LedgerError::Invalid {
-            why: "an event with so many lookups".to_owned(),
-        })?;
+        let place = u16::try_from(place)
+            .map_err(|_| LedgerError::Invalid { why: "an event with so many lookups".to_owned() })?;
         match std::mem::take(stored) {
             Stored::Inline(bytes) if bytes.len() > inline_max => {
-                *stored = Stored::Gone {
-                    len: bytes.len() as u64,
-                    digest: sha256(&bytes),
-                };
+                *stored = Stored::Gone { len: bytes.len() as u64, digest: sha256(&bytes) };
                 large.push(Large { place, bytes });
             }
-            Stored::Segment {
-                file,
-                offset,
-                len,
-                digest,
-            } => {
+            Stored::Segment { file, offset, len, digest } => {
                 *stored = Stored::Gone { len, digest };
-                kept.push(Location {
-                    place,
-                    file,
-                    offset,
-                });
+                kept.push(Location { place, file, offset });
             }
             other => *stored = other,
         }
     }
     let mut bytes = vec![EVENT_FORMAT];
-    ciborium::into_writer(&event, &mut bytes).map_err(|error| LedgerError::Invalid {
-        why: format!("the event cannot be encoded: {error}"),
-    })?;
+    ciborium::into_writer(&event, &mut bytes)
+        .map_err(|error| LedgerError::Invalid { why: format!("the event cannot be encoded: {error}") })?;
     Ok(Sealed { bytes, large, kept })
 }
 
 /// The inverse of [`seal`], given where the large bytes are.
 pub(crate) fn unseal(bytes: &[u8], locations: &[Location]) -> Result<Event, LedgerError> {
-    let newer = |why: String| LedgerError::Newer {
-        at: "record".to_owned(),
-        why,
-    };
+    let newer = |why: String| LedgerError::Newer { at: "record".to_owned(), why };
     let body = match bytes.split_first() {
         Some((&EVENT_FORMAT, body)) => body,
         Some((format, _)) => return Err(newer(format!("an event has format {format}"))),
         None => return Err(LedgerError::damaged("an event has no bytes")),
     };
     // The digest was right, so an event that cannot be read was written by someone who knows more.
-    let mut event: Event = ciborium::from_reader(body)
-        .map_err(|error| newer(format!("an event cannot be read: {error}")))?;
+    let mut event: Event =
+        ciborium::from_reader(body).map_err(|error| newer(format!("an event cannot be read: {error}")))?;
     let mut places = event.stored_mut();
     for location in locations {
         let Some(stored) = places.get_mut(usize::from(location.place)) else {
-            return Err(LedgerError::damaged(
-                "a record says where bytes lie that it does not have",
-            ));
+            return Err(LedgerError::damaged("a record says where bytes lie that it does not have"));
         };
         if let Stored::Gone { len, digest } = **stored {
-            **stored = Stored::Segment {
-                file: location.file,
-                offset: location.offset,
-                len,
-                digest,
-            };
+            **stored = Stored::Segment { file: location.file, offset: location.offset, len, digest };
         }
     }
     Ok(event)
 }
 
 /// The digest that chains a record to the one before it.
-pub(crate) fn digest(
-    stream: StreamId,
-    version: u64,
-    previous: &[u8; 32],
-    event: &[u8],
-) -> [u8; 32] {
+pub(crate) fn digest(stream: StreamId, version: u64, previous: &[u8; 32], event: &[u8]) -> [u8; 32] {
     use sha2::Digest;
     let mut hash = sha2::Sha256::new();
     hash.update(DOMAIN);
@@ -134,15 +105,10 @@ pub(crate) fn guard(bytes: &[u8]) -> [u8; GUARD_BYTES] {
 
 /// Splits off and checks the guard.
 pub(crate) fn guarded<'a>(what: &str, bytes: &'a [u8]) -> Result<&'a [u8], LedgerError> {
-    let split = bytes
-        .len()
-        .checked_sub(GUARD_BYTES)
-        .map(|at| bytes.split_at(at));
+    let split = bytes.len().checked_sub(GUARD_BYTES).map(|at| bytes.split_at(at));
     match split {
         Some((body, end)) if guard(body) == end => Ok(body),
-        _ => Err(LedgerError::damaged(format!(
-            "{what} does not match its checksum"
-        ))),
+        _ => Err(LedgerError::damaged(format!("{what} does not match its checksum"))),
     }
 }
 
@@ -195,26 +161,16 @@ impl Row {
         let mut from = Reader(body);
         let layout = from.array::<1>()?[0];
         if layout != LAYOUT {
-            return Err(LedgerError::Newer {
-                at: format!("record {seq}"),
-                why: format!("its layout is {layout}"),
-            });
+            return Err(LedgerError::Newer { at: format!("record {seq}"), why: format!("its layout is {layout}") });
         }
         let found = u64::from_be_bytes(from.array()?);
         let previous_seq = u64::from_be_bytes(from.array()?);
-        let stream =
-            StreamId::from_bytes(&from.array::<33>()?).ok_or_else(|| LedgerError::Newer {
-                at: format!("record {seq}"),
-                why: "its kind of stream".to_owned(),
-            })?;
+        let stream = StreamId::from_bytes(&from.array::<33>()?)
+            .ok_or_else(|| LedgerError::Newer { at: format!("record {seq}"), why: "its kind of stream".to_owned() })?;
         let version = u64::from_be_bytes(from.array()?);
         let previous = from.array()?;
         let digest = from.array()?;
-        let nonce = if from.array::<1>()?[0] == 1 {
-            Some(from.array()?)
-        } else {
-            None
-        };
+        let nonce = if from.array::<1>()?[0] == 1 { Some(from.array()?) } else { None };
         let count = u16::from_be_bytes(from.array()?);
         let mut locations = Vec::with_capacity(usize::from(count));
         for _ in 0..count {
@@ -225,36 +181,18 @@ impl Row {
             });
         }
         let length = u64::from_be_bytes(from.array()?);
-        let event = from
-            .take(usize::try_from(length).unwrap_or(usize::MAX))?
-            .to_vec();
-        let row = Row {
-            seq: found,
-            previous_seq,
-            stream,
-            version,
-            previous,
-            digest,
-            nonce,
-            locations,
-            event,
-        };
+        let event = from.take(usize::try_from(length).unwrap_or(usize::MAX))?.to_vec();
+        let row = Row { seq: found, previous_seq, stream, version, previous, digest, nonce, locations, event };
         row.verify(seq)?;
         Ok(row)
     }
 
     fn verify(&self, seq: u64) -> Result<(), LedgerError> {
         if self.seq != seq {
-            return Err(LedgerError::damaged(format!(
-                "record {} is stored in the place of {seq}",
-                self.seq
-            )));
+            return Err(LedgerError::damaged(format!("record {} is stored in the place of {seq}", self.seq)));
         }
         if digest(self.stream, self.version, &self.previous, &self.event) != self.digest {
-            return Err(LedgerError::damaged(format!(
-                "record {seq} does not match its digest {}",
-                hex(&self.digest)
-            )));
+            return Err(LedgerError::damaged(format!("record {seq} does not match its digest {}", hex(&self.digest))));
         }
         Ok(())
     }

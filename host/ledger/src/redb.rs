@@ -26,10 +26,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use async_trait::async_trait;
 use rand::random;
 
-use crate::{
-    Append, Event, Expect, Ledger, LedgerError, LedgerIdentity, Record, Role, StateTag, Stored,
-    StreamId,
-};
+use crate::{Append, Event, Expect, Ledger, LedgerError, LedgerIdentity, Record, Role, StateTag, Stored, StreamId};
 use client::Client;
 pub(crate) use files::{beside, private_directory, private_file};
 use owner::{Owner, Ownership};
@@ -88,15 +85,9 @@ impl RedbLedger {
                 let owner = Owner::start(&path, ownership)?;
                 (owner.id(), Mode::Owner(owner))
             }
-            client::Attached::Client { id, stream } => {
-                (id, Mode::Client(Client::start(&path, id, stream)?))
-            }
+            client::Attached::Client { id, stream } => (id, Mode::Client(Client::start(&path, id, stream)?)),
         };
-        let shared = Arc::new(Shared {
-            path,
-            id,
-            mode: RwLock::new(mode),
-        });
+        let shared = Arc::new(Shared { path, id, mode: RwLock::new(mode) });
         if let Mode::Client(client) = &*shared.mode() {
             client.may_take_over(Arc::downgrade(&shared));
         }
@@ -120,17 +111,9 @@ impl RedbLedger {
             }
             other => other?,
         };
-        let why = LedgerError::Invalid {
-            why: "it was opened for reading only".to_owned(),
-        };
+        let why = LedgerError::unavailable("it was opened for reading only");
         let mode = RwLock::new(Mode::Reader(Arc::new(reads), why));
-        Ok(RedbLedger {
-            shared: Arc::new(Shared {
-                path,
-                id: meta.id,
-                mode,
-            }),
-        })
+        Ok(RedbLedger { shared: Arc::new(Shared { path, id: meta.id, mode }) })
     }
 
     /// Accepts a ledger that is behind its marker (or whose marker is lost) as it is, on record. The
@@ -138,23 +121,14 @@ impl RedbLedger {
     ///
     /// # Errors
     /// As [`RedbLedger::open`] for everything but `Behind`; `Invalid` without actor or reason.
-    pub fn trust(
-        path: &Path,
-        actor: &str,
-        reason: &str,
-        at: u64,
-    ) -> Result<RedbLedger, LedgerError> {
+    pub fn trust(path: &Path, actor: &str, reason: &str, at: u64) -> Result<RedbLedger, LedgerError> {
         if actor.is_empty() || reason.is_empty() {
-            return Err(LedgerError::Invalid {
-                why: "to trust a ledger takes an actor and a reason".to_owned(),
-            });
+            return Err(LedgerError::Invalid { why: "to trust a ledger takes an actor and a reason".to_owned() });
         }
         let path = files::absolute(path)?;
         files::check_exists(&path)?;
         let Some(ownership) = Ownership::take(&path)? else {
-            return Err(LedgerError::unavailable(
-                "another process has it open; it is trusted already",
-            ));
+            return Err(LedgerError::unavailable("another process has it open; it is trusted already"));
         };
         store::trust(&path, actor, reason, at)?;
         drop(ownership);
@@ -174,22 +148,9 @@ impl RedbLedger {
     ///
     /// # Errors
     /// Those of [`Ledger::append`].
-    pub async fn seal(
-        &self,
-        to: &str,
-        actor: &str,
-        reason: &str,
-        at: u64,
-    ) -> Result<(), LedgerError> {
-        let event = Event::LedgerSealed {
-            to: to.to_owned(),
-            actor: actor.to_owned(),
-            reason: reason.to_owned(),
-            at,
-        };
-        self.append(vec![Append::new(StreamId::ledger(), Expect::Any, event)])
-            .await
-            .map(|_| ())
+    pub async fn seal(&self, to: &str, actor: &str, reason: &str, at: u64) -> Result<(), LedgerError> {
+        let event = Event::LedgerSealed { to: to.to_owned(), actor: actor.to_owned(), reason: reason.to_owned(), at };
+        self.append(vec![Append::new(StreamId::ledger(), Expect::Any, event)]).await.map(|_| ())
     }
 
     fn handle(&self) -> Handle {
@@ -239,22 +200,13 @@ impl Shared {
 }
 
 fn unexpected<T>() -> Result<T, LedgerError> {
-    Err(LedgerError::unavailable(
-        "the owner of the ledger answered something else",
-    ))
+    Err(LedgerError::unavailable("the owner of the ledger answered something else"))
 }
 
 #[async_trait]
 impl Ledger for RedbLedger {
     async fn append(&self, batch: Vec<Append>) -> Result<Vec<u64>, LedgerError> {
-        match self
-            .ask(Request::Append {
-                batch,
-                nonce: random(),
-                again: false,
-            })
-            .await?
-        {
+        match self.ask(Request::Append { batch, nonce: random(), again: false }).await? {
             Reply::Versions(versions) => Ok(versions),
             _ => unexpected(),
         }
@@ -274,20 +226,8 @@ impl Ledger for RedbLedger {
         }
     }
 
-    async fn list(
-        &self,
-        state: StateTag,
-        after: Option<StreamId>,
-        limit: usize,
-    ) -> Result<Vec<StreamId>, LedgerError> {
-        match self
-            .ask(Request::List {
-                state,
-                after,
-                limit,
-            })
-            .await?
-        {
+    async fn list(&self, state: StateTag, after: Option<StreamId>, limit: usize) -> Result<Vec<StreamId>, LedgerError> {
+        match self.ask(Request::List { state, after, limit }).await? {
             Reply::Streams(streams) => Ok(streams),
             _ => unexpected(),
         }
@@ -297,12 +237,7 @@ impl Ledger for RedbLedger {
         if let Stored::Inline(bytes) = bytes {
             return Ok(bytes.clone());
         }
-        match self
-            .ask(Request::Load {
-                bytes: bytes.clone(),
-            })
-            .await?
-        {
+        match self.ask(Request::Load { bytes: bytes.clone() }).await? {
             Reply::Bytes(bytes) => Ok(bytes),
             _ => unexpected(),
         }
@@ -314,11 +249,6 @@ impl Ledger for RedbLedger {
             Mode::Client(_) => Role::Client,
             Mode::Reader(..) => Role::Reader,
         };
-        LedgerIdentity {
-            id: self.shared.id,
-            format: FORMAT,
-            url: format!("redb:{}", self.shared.path.display()),
-            role,
-        }
+        LedgerIdentity { id: self.shared.id, format: FORMAT, url: format!("redb:{}", self.shared.path.display()), role }
     }
 }

@@ -181,10 +181,7 @@ pub struct Effect {
 
 impl Effect {
     /// What the bound fields of a call are compared with: salt, and each field's salted hash.
-    #[expect(
-        clippy::type_complexity,
-        reason = "the salt and the named hashes, as they are stored"
-    )]
+    #[expect(clippy::type_complexity, reason = "the salt and the named hashes, as they are stored")]
     pub fn fingerprint(&self) -> Option<(&[u8; 16], &[(String, [u8; 32])])> {
         if let Some(dispatch) = &self.dispatch {
             return Some((&dispatch.salt, &dispatch.fingerprint));
@@ -192,34 +189,21 @@ impl Effect {
         if let Some(tombstone) = &self.tombstone {
             return Some((&tombstone.salt, &tombstone.fingerprint));
         }
-        self.proposal
-            .as_ref()
-            .map(|proposal| (&proposal.salt, proposal.fingerprint.as_slice()))
+        self.proposal.as_ref().map(|proposal| (&proposal.salt, proposal.fingerprint.as_slice()))
     }
 
     /// Digest of the generated fields really sent, or to be sent.
     pub fn generated(&self) -> Option<[u8; 32]> {
         let dispatch = self.dispatch.as_ref().map(|dispatch| dispatch.generated);
         let tombstone = self.tombstone.as_ref().map(|tombstone| tombstone.generated);
-        dispatch
-            .or(tombstone)
-            .or(self.proposal.as_ref().map(|proposal| proposal.generated))
+        dispatch.or(tombstone).or(self.proposal.as_ref().map(|proposal| proposal.generated))
     }
 
     /// What people see.
     pub fn label(&self) -> &str {
-        let dispatch = self
-            .dispatch
-            .as_ref()
-            .map(|dispatch| dispatch.label.as_str());
-        let tombstone = self
-            .tombstone
-            .as_ref()
-            .map(|tombstone| tombstone.label.as_str());
-        let proposal = self
-            .proposal
-            .as_ref()
-            .map(|proposal| proposal.label.as_str());
+        let dispatch = self.dispatch.as_ref().map(|dispatch| dispatch.label.as_str());
+        let tombstone = self.tombstone.as_ref().map(|tombstone| tombstone.label.as_str());
+        let proposal = self.proposal.as_ref().map(|proposal| proposal.label.as_str());
         dispatch.or(tombstone).or(proposal).unwrap_or_default()
     }
 
@@ -235,10 +219,7 @@ impl Effect {
 
     /// The latest attempt whose answer is stored and not judged.
     pub fn unclassified_attempt(&self) -> Option<&Attempt> {
-        self.attempts
-            .iter()
-            .rev()
-            .find(|attempt| attempt.awaits_classification())
+        self.attempts.iter().rev().find(|attempt| attempt.awaits_classification())
     }
 
     /// Whether the bound fields of another call must equal this row's: from a dispatch until proof
@@ -248,10 +229,7 @@ impl Effect {
             Some(supersession) => supersession.before,
             None => self.state,
         };
-        !matches!(
-            state,
-            StateTag::Planned | StateTag::AwaitingApproval | StateTag::NoEffect | StateTag::Revoked
-        )
+        !matches!(state, StateTag::Planned | StateTag::AwaitingApproval | StateTag::NoEffect | StateTag::Revoked)
     }
 
     /// The generation of the next fresh dispatch.
@@ -283,19 +261,12 @@ impl Effect {
     /// States that may still change, and frozen rows, are not pruned.
     pub fn to_tombstone(&self, at: u64) -> Result<Tombstone, Illegal> {
         verbs::may_prune(self)?;
-        let (salt, fingerprint) = self.fingerprint().ok_or(Illegal::new(
-            "pruned",
-            self.state,
-            "it has no fingerprint",
-        ))?;
+        let (salt, fingerprint) =
+            self.fingerprint().ok_or(Illegal::new("pruned", self.state, "it has no fingerprint"))?;
         let dispatch = self.dispatch.as_deref();
         let proposal = self.proposal.as_deref();
-        let tool = dispatch
-            .map(|d| d.tool.clone())
-            .or(proposal.map(|p| p.tool.clone()));
-        let operation = dispatch
-            .map(|d| d.operation.clone())
-            .or(proposal.map(|p| p.operation.clone()));
+        let tool = dispatch.map(|d| d.tool.clone()).or(proposal.map(|p| p.tool.clone()));
+        let operation = dispatch.map(|d| d.operation.clone()).or(proposal.map(|p| p.operation.clone()));
         Ok(Tombstone {
             at,
             state: self.state,
@@ -311,10 +282,7 @@ impl Effect {
             reason: self.reason.clone(),
             confirmed: self.confirmed,
             settled_at: self.state_since,
-            superseded_by: self
-                .superseded_by
-                .as_ref()
-                .map(|s| (s.epoch, s.for_whom.clone(), s.before)),
+            superseded_by: self.superseded_by.as_ref().map(|s| (s.epoch, s.for_whom.clone(), s.before)),
         })
     }
 }
@@ -333,10 +301,6 @@ pub struct Illegal {
 
 impl Illegal {
     fn new(event: &str, state: StateTag, why: &str) -> Illegal {
-        Illegal {
-            event: event.to_owned(),
-            state: state.as_str().to_owned(),
-            why: why.to_owned(),
-        }
+        Illegal { event: event.to_owned(), state: state.as_str().to_owned(), why: why.to_owned() }
     }
 }

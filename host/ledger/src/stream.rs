@@ -76,28 +76,19 @@ pub struct StreamId {
 impl StreamId {
     /// The stream of an effect.
     pub fn effect(key: [u8; 32]) -> StreamId {
-        StreamId {
-            kind: StreamKind::Effect,
-            id: key,
-        }
+        StreamId { kind: StreamKind::Effect, id: key }
     }
 
     /// The stream of the ledger itself.
     pub fn ledger() -> StreamId {
-        StreamId {
-            kind: StreamKind::Ledger,
-            id: [0; 32],
-        }
+        StreamId { kind: StreamKind::Ledger, id: [0; 32] }
     }
 
     /// The stream of a host incarnation.
     pub fn host(id: [u8; 16]) -> StreamId {
         let mut padded = [0; 32];
         padded[..16].copy_from_slice(&id);
-        StreamId {
-            kind: StreamKind::Host,
-            id: padded,
-        }
+        StreamId { kind: StreamKind::Host, id: padded }
     }
 
     /// The stored key: the kind's code, then the id.
@@ -111,10 +102,7 @@ impl StreamId {
     /// Reads a stored key.
     pub fn from_bytes(bytes: &[u8]) -> Option<StreamId> {
         let (code, id) = bytes.split_first()?;
-        Some(StreamId {
-            kind: StreamKind::from_code(*code)?,
-            id: id.try_into().ok()?,
-        })
+        Some(StreamId { kind: StreamKind::from_code(*code)?, id: id.try_into().ok()? })
     }
 }
 
@@ -165,13 +153,7 @@ pub struct Append {
 impl Append {
     /// An append that neither lists nor marks.
     pub fn new(stream: StreamId, expect: Expect, event: Event) -> Append {
-        Append {
-            stream,
-            expect,
-            event,
-            state: None,
-            marks_head: false,
-        }
+        Append { stream, expect, event, state: None, marks_head: false }
     }
 }
 

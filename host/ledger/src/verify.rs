@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use crate::{
-    Effect, Ledger, LedgerError, PAGE_MAX, Record, StateTag, Stored, StreamId, StreamKind, hex,
-    sha256, state,
+    Effect, Ledger, LedgerError, PAGE_MAX, Record, StateTag, Stored, StreamId, StreamKind, hex, sha256, state,
 };
 
 /// Something that is not as it should be.
@@ -97,10 +96,7 @@ pub async fn checkpoint(ledger: &dyn Ledger) -> Result<Checkpoint, LedgerError> 
         let page = ledger.scan(from, PAGE_MAX).await?;
         let Some(last) = page.last() else { break };
         from = last.seq + 1;
-        heads.extend(
-            page.iter()
-                .map(|record| (record.stream, (record.version, record.digest))),
-        );
+        heads.extend(page.iter().map(|record| (record.stream, (record.version, record.digest))));
     }
     Ok(checkpoint_of(ledger, from - 1, &heads))
 }
@@ -114,12 +110,7 @@ fn checkpoint_of(ledger: &dyn Ledger, seq: u64, heads: &Heads) -> Checkpoint {
         bytes.extend(version.to_be_bytes());
         bytes.extend(digest);
     }
-    Checkpoint {
-        ledger: hex(&ledger.identity().id),
-        seq,
-        streams: heads.len() as u64,
-        digest: hex(&sha256(&bytes)),
-    }
+    Checkpoint { ledger: hex(&ledger.identity().id), seq, streams: heads.len() as u64, digest: hex(&sha256(&bytes)) }
 }
 
 #[derive(Default)]
@@ -135,11 +126,7 @@ struct Check {
 
 impl Check {
     fn problem(&mut self, seq: Option<u64>, stream: Option<StreamId>, what: String) {
-        self.problems.push(Problem {
-            seq,
-            stream: stream.map(|stream| stream.to_string()),
-            what,
-        });
+        self.problems.push(Problem { seq, stream: stream.map(|stream| stream.to_string()), what });
     }
 
     async fn record(&mut self, ledger: &dyn Ledger, mut record: Record) {
@@ -165,20 +152,14 @@ impl Check {
     }
 
     fn chain(&mut self, record: &Record) {
-        let head = self
-            .heads
-            .insert(record.stream, (record.version, record.digest));
+        let head = self.heads.insert(record.stream, (record.version, record.digest));
         let pruned = matches!(record.event, crate::Event::Pruned(_));
         let follows = match head {
             Some((version, digest)) => record.version == version + 1 && record.previous == digest,
             None => pruned || (record.version == 1 && record.previous == [0; 32]),
         };
         if !follows {
-            self.problem(
-                Some(record.seq),
-                Some(record.stream),
-                "it does not follow the record before it".to_owned(),
-            );
+            self.problem(Some(record.seq), Some(record.stream), "it does not follow the record before it".to_owned());
         }
     }
 
@@ -186,9 +167,7 @@ impl Check {
         let before = self.effects.entry(record.stream).or_insert(None);
         match state::next(before.as_ref(), &record.event) {
             Ok(after) => *before = Some(after.without_bytes()),
-            Err(illegal) => {
-                self.problem(Some(record.seq), Some(record.stream), illegal.to_string())
-            }
+            Err(illegal) => self.problem(Some(record.seq), Some(record.stream), illegal.to_string()),
         }
     }
 
@@ -209,11 +188,7 @@ impl Check {
                 Err(error) => return Err(error),
             };
             for stream in expected.symmetric_difference(&listed) {
-                self.problem(
-                    None,
-                    Some(*stream),
-                    format!("the list of {tag} is wrong about it"),
-                );
+                self.problem(None, Some(*stream), format!("the list of {tag} is wrong about it"));
             }
         }
         Ok(())
@@ -229,12 +204,7 @@ impl Check {
             byte_strings: self.byte_strings,
             dropped: self.dropped,
             effects,
-            frozen: self
-                .effects
-                .values()
-                .flatten()
-                .filter(|effect| effect.frozen)
-                .count() as u64,
+            frozen: self.effects.values().flatten().filter(|effect| effect.frozen).count() as u64,
             checkpoint: checkpoint_of(ledger, self.last_seq, &self.heads),
             problems: self.problems,
         }
@@ -245,10 +215,7 @@ impl Check {
 ///
 /// # Errors
 /// Those of [`Ledger::list`].
-pub async fn list_all(
-    ledger: &dyn Ledger,
-    tag: StateTag,
-) -> Result<BTreeSet<StreamId>, LedgerError> {
+pub async fn list_all(ledger: &dyn Ledger, tag: StateTag) -> Result<BTreeSet<StreamId>, LedgerError> {
     let mut all = BTreeSet::new();
     loop {
         let page = ledger.list(tag, all.last().copied(), PAGE_MAX).await?;

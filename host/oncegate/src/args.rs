@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
+use oncegate_ledger::StateTag;
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -74,7 +75,9 @@ pub(crate) enum Command {
 }
 
 #[derive(Debug, ClapArgs)]
-#[command(after_help = "Example:\n  oncegate call refunds.wasm issue-refund --context tenant=acme \\\n    --args '{\"return_id\": \"R-1001\", \"amount\": 4200, \"reason\": \"broken\"}'")]
+#[command(
+    after_help = "Example:\n  oncegate call refunds.wasm issue-refund --context tenant=acme \\\n    --args '{\"return_id\": \"R-1001\", \"amount\": 4200, \"reason\": \"broken\"}'"
+)]
 pub(crate) struct Call {
     /// The component
     pub(crate) component: PathBuf,
@@ -89,7 +92,9 @@ pub(crate) struct Call {
 }
 
 #[derive(Debug, ClapArgs)]
-#[command(after_help = "Examples:\n  oncegate inspect refunds.wasm\n  oncegate inspect new.wasm --against old.wasm   # exit 5 if it can do more")]
+#[command(
+    after_help = "Examples:\n  oncegate inspect refunds.wasm\n  oncegate inspect new.wasm --against old.wasm   # exit 5 if it can do more"
+)]
 pub(crate) struct Inspect {
     /// The component
     pub(crate) component: PathBuf,
@@ -164,25 +169,38 @@ pub(crate) enum LedgerCommand {
     /// Create the ledger; the only way one comes into being
     Init,
     /// List effects
+    #[command(
+        after_help = "Examples:\n  oncegate ledger list --state unknown\n  oncegate ledger list --json --limit 0 | jq .label"
+    )]
     List {
-        /// Only those in this state
+        /// Only those in this state [possible values: planned, awaiting-approval, dispatched, responded, done, no-effect, issued, stranded, unknown, undone, revoked, superseded]
         #[arg(long)]
-        state: Option<String>,
-        /// At most so many
+        state: Option<StateTag>,
+        /// At most so many; 0 for all
         #[arg(long, default_value_t = 100)]
         limit: usize,
     },
-    /// Show one effect with its history
+    /// Show one effect with its history; with --json also the request and the raw answers
+    #[command(after_help = "Example:\n  oncegate ledger show 3f9a")]
     Show {
         /// The key, or its first digits
         key: String,
     },
     /// Find out what is unknown: lost senders, stored answers, settle lookups
+    #[command(
+        after_help = "Sends no effect; runs only the lookups that contracts name for this and the policy permits.\nWaits where a contract says how long the provider's index may lag.\nExit code 4 if something is still open."
+    )]
     Reconcile {
         /// Only this key, or its first digits
         key: Option<String>,
+        /// Also look for receipts that no lookup has confirmed yet
+        #[arg(long)]
+        confirm: bool,
     },
     /// Check every record, chain and history
+    #[command(
+        after_help = "Prints the digest over all heads: keep it elsewhere to notice a ledger that was replaced.\nExit code 6 if the ledger is damaged."
+    )]
     Verify,
     /// Print all records as JSON lines
     Export,

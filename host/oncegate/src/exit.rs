@@ -5,6 +5,8 @@ use std::process::ExitCode;
 use oncegate_ledger::LedgerError;
 use oncegate_sandbox::outcome::Status;
 
+use crate::print::clean;
+
 /// What the program ends with. The numbers are documented and never change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -45,10 +47,15 @@ impl From<Status> for Exit {
 
 /// Prints the chain and gives the exit code that the error's kind has.
 pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
-    eprintln!("error: {error}");
+    eprintln!("error: {}", lines(error));
     for (number, cause) in error.chain().skip(1).enumerate() {
-        eprintln!("  {number}: {cause}");
+        eprintln!("  {number}: {}", lines(cause));
     }
     let damaged = error.chain().filter_map(|cause| cause.downcast_ref::<LedgerError>()).any(LedgerError::is_damaged);
     if damaged { Exit::Damaged.into() } else { Exit::Failed.into() }
+}
+
+/// Errors repeat text from outside; their own line ends stay.
+fn lines(error: &(impl ToString + ?Sized)) -> String {
+    error.to_string().lines().map(clean).collect::<Vec<_>>().join("\n")
 }

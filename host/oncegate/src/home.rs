@@ -49,7 +49,8 @@ impl Home {
             return Ok(Policy::default());
         }
         refuse_if_others_can_write(&file)?;
-        let text = std::fs::read_to_string(&file).with_context(|| format!("the policy {} cannot be read", file.display()))?;
+        let text =
+            std::fs::read_to_string(&file).with_context(|| format!("the policy {} cannot be read", file.display()))?;
         Ok(Policy::parse(&file.display().to_string(), &text)?)
     }
 
@@ -66,8 +67,12 @@ impl Home {
 
     /// A sandbox; without a usable ledger it still reads, and refuses effects saying why.
     pub(crate) async fn sandbox(&self) -> anyhow::Result<Sandbox> {
+        self.sandbox_over(oncegate_ledger::open(&self.ledger_url()).await.map_err(|error| error.to_string()))
+    }
+
+    /// A sandbox over a ledger that is open already.
+    pub(crate) fn sandbox_over(&self, ledger: Result<Arc<dyn Ledger>, String>) -> anyhow::Result<Sandbox> {
         let policy = self.policy()?;
-        let ledger = oncegate_ledger::open(&self.ledger_url()).await.map_err(|error| error.to_string());
         let clock = Arc::new(now_ms);
         Ok(Sandbox::new(Options { policy, ledger, cache: self.cache(), clock })?)
     }

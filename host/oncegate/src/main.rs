@@ -1,5 +1,7 @@
 //! `oncegate`: runs an agent's tools so that their effects happen once.
 
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests"))]
+
 mod args;
 mod commands;
 mod exit;

@@ -1,33 +1,180 @@
 //! How things are printed: JSON in one line for machines, indented for people; tables on a terminal
-//! and plain columns in a pipe.
+//! and plain columns in a pipe. Text from outside is cleaned here, so that it cannot steer a terminal.
 
-use std::io::IsTerminal;
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Write};
 
+use anstyle::{AnsiColor, Style};
+use anyhow::Context;
+use comfy_table::presets::ASCII_FULL_CONDENSED;
 use comfy_table::{ContentArrangement, Table};
 use serde::Serialize;
 
-/// JSON with a line's end: one line when `compact`.
+/// JSON with a line's end: one line when `compact`. Characters that steer a terminal are escaped.
 pub(crate) fn json(value: &impl Serialize, compact: bool) -> anyhow::Result<String> {
     let mut text = if compact { serde_json::to_string(value)? } else { serde_json::to_string_pretty(value)? };
+    // JSON itself escapes those below; outside of strings there are none.
+    if text.chars().any(|c| c >= '\u{7f}' && steers(c)) {
+        text = text.chars().fold(String::with_capacity(text.len()), |mut safe, c| {
+            if c >= '\u{7f}' && steers(c) {
+                c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| safe.push_str(&format!("\\u{unit:04x}")));
+            } else {
+                safe.push(c);
+            }
+            safe
+        });
+    }
     text.push('\n');
     Ok(text)
 }
 
-/// A table for people; in a pipe the same columns, separated by tabs.
-pub(crate) fn table(header: &[&str], rows: &[Vec<String>]) -> String {
-    if !std::io::stdout().is_terminal() {
-        let line = |cells: &mut dyn Iterator<Item = &str>| cells.collect::<Vec<_>>().join("\t");
-        let mut text = line(&mut header.iter().copied());
-        for row in rows {
-            text.push('\n');
-            text.push_str(&line(&mut row.iter().map(String::as_str)));
+/// Writes to stdout; a reader that has gone away has read enough.
+pub(crate) fn out(text: &str) -> anyhow::Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(error).context("the output cannot be written")
         }
-        return text;
+        _ => Ok(()),
     }
+}
+
+/// Text from outside on one line: control characters, and those that hide or turn text around, are
+/// replaced by a mark that can be seen.
+pub(crate) fn clean(text: &str) -> String {
+    text.chars().map(|c| if steers(c) { '\u{fffd}' } else { c }).collect()
+}
+
+fn steers(c: char) -> bool {
+    let hidden = matches!(c,
+        '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}');
+    c.is_control() || hidden
+}
+
+/// Lower-case hex.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        // Writing into a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// How something is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tone {
+    Plain,
+    Head,
+    Good,
+    Warn,
+    Bad,
+}
+
+impl Tone {
+    /// The text in this tone on a terminal, as it is elsewhere.
+    pub(crate) fn paint(self, text: &str) -> String {
+        if self == Self::Plain || !colours() {
+            return text.to_owned();
+        }
+        let style = self.style();
+        format!("{style}{text}{style:#}")
+    }
+
+    fn style(self) -> Style {
+        let colour = |colour: AnsiColor| Style::new().fg_color(Some(colour.into()));
+        match self {
+            Self::Plain => Style::new(),
+            Self::Head => Style::new().bold(),
+            Self::Good => colour(AnsiColor::Green),
+            Self::Warn => colour(AnsiColor::Yellow),
+            Self::Bad => colour(AnsiColor::Red),
+        }
+    }
+
+    fn colour(self) -> Option<comfy_table::Color> {
+        match self {
+            Self::Plain | Self::Head => None,
+            Self::Good => Some(comfy_table::Color::Green),
+            Self::Warn => Some(comfy_table::Color::Yellow),
+            Self::Bad => Some(comfy_table::Color::Red),
+        }
+    }
+}
+
+fn colours() -> bool {
+    let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    !unwanted && std::env::var_os("TERM").is_none_or(|term| term != "dumb") && std::io::stdout().is_terminal()
+}
+
+/// One cell of a table.
+pub(crate) struct Cell {
+    text: String,
+    tone: Tone,
+}
+
+impl Cell {
+    /// Cleans the text.
+    pub(crate) fn new(text: impl AsRef<str>) -> Self {
+        Self::toned(Tone::Plain, text)
+    }
+
+    /// Cleans the text, and says how it is meant.
+    pub(crate) fn toned(tone: Tone, text: impl AsRef<str>) -> Self {
+        Self { text: clean(text.as_ref()), tone }
+    }
+}
+
+/// A table for people; in a pipe the same columns, separated by tabs. Ends with a line's end.
+pub(crate) fn table(header: &[&str], rows: &[Vec<Cell>]) -> String {
+    let mut text = if std::io::stdout().is_terminal() { drawn(header, rows) } else { tabbed(header, rows) };
+    text.push('\n');
+    text
+}
+
+fn tabbed(header: &[&str], rows: &[Vec<Cell>]) -> String {
+    let mut lines = vec![header.join("\t")];
+    lines.extend(rows.iter().map(|row| row.iter().map(|cell| cell.text.as_str()).collect::<Vec<_>>().join("\t")));
+    lines.join("\n")
+}
+
+fn drawn(header: &[&str], rows: &[Vec<Cell>]) -> String {
+    let colours = colours();
     let mut table = Table::new();
+    table.load_style(ASCII_FULL_CONDENSED);
     table.set_content_arrangement(ContentArrangement::Dynamic).set_header(header.to_vec());
     for row in rows {
-        table.add_row(row);
+        table.add_row(row.iter().map(|cell| {
+            let drawn = comfy_table::Cell::new(&cell.text);
+            match cell.tone.colour().filter(|_| colours) {
+                Some(colour) => drawn.fg(colour),
+                None => drawn,
+            }
+        }));
     }
     table.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hostile_text_cannot_steer_a_terminal() {
+        assert_eq!(clean("a\x1b[2Jb\nc\u{202e}d\u{9b}e"), "a\u{fffd}[2Jb\u{fffd}c\u{fffd}d\u{fffd}e");
+        assert_eq!(clean("Zürich, 東京"), "Zürich, 東京");
+    }
+
+    #[test]
+    fn json_stays_the_same_document() {
+        let value = serde_json::json!({ "a": "x\u{9b}y\u{202e}z\u{e0041}é" });
+        let text = json(&value, true).unwrap();
+        assert_eq!(text, "{\"a\":\"x\\u009by\\u202ez\\udb40\\udc41é\"}\n");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), value);
+    }
+
+    #[test]
+    fn a_pipe_gets_one_line_for_each_row() {
+        let rows = [vec![Cell::new("a\tb"), Cell::toned(Tone::Bad, "c\n")]];
+        assert_eq!(tabbed(&["x", "y"], &rows), "x\ty\na\u{fffd}b\tc\u{fffd}");
+    }
 }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oncegate_contract::{Contract, EffectKey, Operation, Request, Verdict};
-use oncegate_ledger::state::{Effect, ResendTerms, StateTag, may_resend};
 use oncegate_ledger::LedgerError;
+use oncegate_ledger::state::{Effect, ResendTerms, StateTag, may_resend};
 use oncegate_ledger::{Append, Dispatch, Effects, EffectsError, Ended, Event, Expect, Outcome, StreamKind};
 use rand::Rng;
 use sha2::{Digest, Sha256};
@@ -73,12 +73,18 @@ pub(crate) struct Draft {
 }
 
 /// Steps a to d have been taken: renders the request and writes the intent down.
-pub(crate) async fn draft(wanted: &Wanted<'_>, grant: &Grant, row: Option<&Effect>, also: &mut Vec<Append>) -> Result<Draft, Stop> {
+pub(crate) async fn draft(
+    wanted: &Wanted<'_>,
+    grant: &Grant,
+    row: Option<&Effect>,
+    also: &mut Vec<Append>,
+) -> Result<Draft, Stop> {
     let host = &wanted.call.host;
     let operation = wanted.operation;
     let generation = row.map_or(0, Effect::next_generation);
     let downstream_key = oncegate_contract::downstream_key(&wanted.key, generation);
-    let request = oncegate_contract::render(operation, &grant.url, &wanted.resolved, Some(&downstream_key)).map_err(crate::call::field_stop)?;
+    let request = oncegate_contract::render(operation, &grant.url, &wanted.resolved, Some(&downstream_key))
+        .map_err(crate::call::field_stop)?;
     let secret = lookup::secret(grant).await?;
     let contract = wanted.call.contract();
     contract_seen(wanted.book, contract, also).await?;
@@ -112,7 +118,11 @@ pub(crate) async fn draft(wanted: &Wanted<'_>, grant: &Grant, row: Option<&Effec
         downstream_key,
         url: grant.url.clone(),
         credential: version(host, secret.as_ref(), grant),
-        lookups: wanted.fetches.iter().map(|fetch| (fetch.fetched.operation.clone(), fetch.digest, fetch.raw.clone().into())).collect(),
+        lookups: wanted
+            .fetches
+            .iter()
+            .map(|fetch| (fetch.fetched.operation.clone(), fetch.digest, fetch.raw.clone().into()))
+            .collect(),
         send_within_ms: u64::try_from(host.policy.limits.send_within.as_millis()).unwrap_or(u64::MAX),
         resend: false,
         irreversible: operation.irreversible(),
@@ -137,7 +147,14 @@ fn version(host: &Host, secret: Option<&Credential>, grant: &Grant) -> Option<(S
 }
 
 /// The stored request again, where rule 5 allows it.
-pub(crate) async fn draft_resend(host: &Host, book: &Book, key: [u8; 32], operation: &Operation, grant: &Grant, row: &Effect) -> Result<Draft, String> {
+pub(crate) async fn draft_resend(
+    host: &Host,
+    book: &Book,
+    key: [u8; 32],
+    operation: &Operation,
+    grant: &Grant,
+    row: &Effect,
+) -> Result<Draft, String> {
     let first = row.dispatch.as_deref().ok_or("nothing was sent yet")?;
     let stored = book.effects.ledger.load(&first.request).await.map_err(|error| error.to_string())?;
     let request: Request = decode(&stored).map_err(|error| error.to_string())?;
@@ -153,7 +170,8 @@ pub(crate) async fn draft_resend(host: &Host, book: &Book, key: [u8; 32], operat
         same_url: grant.url == first.url,
     };
     may_resend(row, &terms)?;
-    let dispatch = Dispatch { attempt: rand::rng().random(), host: book.me.id(), at: (host.now)(), resend: true, ..first.clone() };
+    let dispatch =
+        Dispatch { attempt: rand::rng().random(), host: book.me.id(), at: (host.now)(), resend: true, ..first.clone() };
     Ok(Draft {
         key,
         version: row.version,
@@ -203,7 +221,8 @@ pub(crate) async fn run(host: Arc<Host>, mut draft: Draft) -> Result<Attempted, 
     let sent = send(&host, book, &draft).await;
     let effect = record(&host, book, &draft, sent).await?;
     drop(running);
-    let effect = if effect.state == StateTag::Responded { classify(&host, book, draft.key, effect).await? } else { effect };
+    let effect =
+        if effect.state == StateTag::Responded { classify(&host, book, draft.key, effect).await? } else { effect };
     if settle::wants_confirmation(&effect) {
         host.tasks.spawn(settle::confirm(Arc::clone(&host), draft.key, draft.dispatch.component));
     }
@@ -236,7 +255,9 @@ impl Witness for Keeper<'_> {
             return Err("this host was fenced".to_owned());
         }
         let row = self.book.effects.get(self.draft.key).await.map_err(|error| error.to_string())?;
-        let ours = |row: &Effect| row.attempts.last().is_some_and(|last| last.id == self.draft.dispatch.attempt && last.is_open());
+        let ours = |row: &Effect| {
+            row.attempts.last().is_some_and(|last| last.id == self.draft.dispatch.attempt && last.is_open())
+        };
         if !row.as_ref().is_some_and(|row| ours(row) && !row.revoke_wished && !row.frozen) {
             return Err("the effect was revoked or is no longer this attempt's".to_owned());
         }
@@ -248,7 +269,12 @@ impl Witness for Keeper<'_> {
     }
 
     async fn received(&mut self, offset: u64, bytes: &[u8]) {
-        let event = Event::Evidence { attempt: self.draft.dispatch.attempt, offset, bytes: bytes.to_vec().into(), at: (self.host.now)() };
+        let event = Event::Evidence {
+            attempt: self.draft.dispatch.attempt,
+            offset,
+            bytes: bytes.to_vec().into(),
+            at: (self.host.now)(),
+        };
         if let Err(error) = push(&self.book.effects, self.draft.key, event).await {
             tracing::error!(%error, offset, "evidence is only in memory");
         }
@@ -256,7 +282,12 @@ impl Witness for Keeper<'_> {
 }
 
 /// Step g, for every way an exchange can end.
-async fn record(host: &Host, book: &Book, draft: &Draft, sent: Result<Exchange, NotSent>) -> Result<Effect, AttemptError> {
+async fn record(
+    host: &Host,
+    book: &Book,
+    draft: &Draft,
+    sent: Result<Exchange, NotSent>,
+) -> Result<Effect, AttemptError> {
     let attempt = draft.dispatch.attempt;
     let at = (host.now)();
     let event = match sent {
@@ -276,7 +307,9 @@ async fn record(host: &Host, book: &Book, draft: &Draft, sent: Result<Exchange, 
     for pause in 0..RECORD_TRIES {
         match push(&book.effects, draft.key, event.clone()).await {
             Ok(effect) => return Ok(effect),
-            Err(error) if pause + 1 == RECORD_TRIES || matches!(error, EffectsError::Illegal(_)) => return Err(error.into()),
+            Err(error) if pause + 1 == RECORD_TRIES || matches!(error, EffectsError::Illegal(_)) => {
+                return Err(error.into());
+            }
             Err(error) => {
                 tracing::error!(%error, "an answer is only in memory; storing it again");
                 tokio::time::sleep((RECORD_PAUSE * (1 + pause)).min(Duration::from_secs(1))).await;
@@ -337,9 +370,16 @@ pub(crate) async fn push(effects: &Effects, key: [u8; 32], event: Event) -> Resu
 }
 
 /// The open attempt's sender is gone: what it did is not known.
-pub(crate) async fn lost(host: &Host, book: &Book, key: [u8; 32], row: &Effect, sender_stopped: bool) -> Result<(), AttemptError> {
+pub(crate) async fn lost(
+    host: &Host,
+    book: &Book,
+    key: [u8; 32],
+    row: &Effect,
+    sender_stopped: bool,
+) -> Result<(), AttemptError> {
     let Some(attempt) = row.open_attempt() else { return Ok(()) };
-    let why = if sender_stopped { "the sender stopped before it stored an answer" } else { "the sender cannot be asked" };
+    let why =
+        if sender_stopped { "the sender stopped before it stored an answer" } else { "the sender cannot be asked" };
     let event = Event::Lost { attempt: attempt.id, at: (host.now)(), why: why.to_owned(), sender_stopped };
     advance_or_race(book, key, row, event).await
 }
@@ -365,7 +405,13 @@ pub(crate) async fn classify(host: &Host, book: &Book, key: [u8; 32], row: Effec
 }
 
 /// Parses and judges in a task of its own, so that a panic in there is an answer like any other.
-async fn judge(host: &Host, book: &Book, key: [u8; 32], row: &Effect, attempt: [u8; 16]) -> Result<Result<Outcome, String>, AttemptError> {
+async fn judge(
+    host: &Host,
+    book: &Book,
+    key: [u8; 32],
+    row: &Effect,
+    attempt: [u8; 16],
+) -> Result<Result<Outcome, String>, AttemptError> {
     let Some(dispatch) = row.dispatch.as_deref() else { return Ok(Err("the row has no dispatch".to_owned())) };
     let contract = host.contract(book, dispatch.contract).await?;
     let Some(operation) = contract.operations.get(&dispatch.operation).cloned() else {
@@ -396,7 +442,12 @@ pub(crate) async fn ended_complete(book: &Book, key: [u8; 32], attempt: [u8; 16]
 }
 
 /// Appends at the row's version; when another was first, the caller looks again.
-pub(crate) async fn advance_or_race(book: &Book, key: [u8; 32], row: &Effect, event: Event) -> Result<(), AttemptError> {
+pub(crate) async fn advance_or_race(
+    book: &Book,
+    key: [u8; 32],
+    row: &Effect,
+    event: Event,
+) -> Result<(), AttemptError> {
     match book.effects.advance(key, Some(row), event, Vec::new()).await {
         Ok(_) => Ok(()),
         Err(error) if error.is_conflict() => Ok(()),
@@ -410,5 +461,6 @@ pub(crate) fn encode<T: serde::Serialize>(value: &T) -> Vec<u8> {
 }
 
 pub(crate) fn decode<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, AttemptError> {
-    serde_json::from_slice(bytes).map_err(|error| AttemptError::Unreadable { what: "a stored request or its fields", why: error.to_string() })
+    serde_json::from_slice(bytes)
+        .map_err(|error| AttemptError::Unreadable { what: "a stored request or its fields", why: error.to_string() })
 }

@@ -80,10 +80,8 @@ impl Cache {
         if let Some(component) = self.read(runtime, &path) {
             return Ok(component);
         }
-        let compiled = runtime
-            .engine()
-            .precompile_component(bytes)
-            .map_err(|error| CacheError::Compile(format!("{error:#}")))?;
+        let compiled =
+            runtime.engine().precompile_component(bytes).map_err(|error| CacheError::Compile(format!("{error:#}")))?;
         if let Err(error) = self.write(&path, &compiled) {
             tracing::warn!(path = %path.display(), %error, "the compiled component was not kept");
         }
@@ -122,7 +120,10 @@ impl Cache {
     }
 }
 
-#[allow(unsafe_code, reason = "the bytes were made by this program: their code was verified under a key only it can read")]
+#[allow(
+    unsafe_code,
+    reason = "the bytes were made by this program: their code was verified under a key only it can read"
+)]
 fn deserialize(runtime: &Runtime, compiled: &[u8]) -> wasmtime::Result<Component> {
     unsafe { Component::deserialize(runtime.engine(), compiled) }
 }

@@ -94,12 +94,15 @@ impl Call {
     pub(crate) fn may_act(&self) -> bool {
         let contract = self.contract();
         let operations = contract.tools.get(&self.tool).map(|tool| &tool.operations[..]).unwrap_or_default();
-        operations.iter().any(|name| contract.operations.get(name).is_some_and(|operation| operation.effect == EffectClass::Keyed))
+        operations
+            .iter()
+            .any(|name| contract.operations.get(name).is_some_and(|operation| operation.effect == EffectClass::Keyed))
     }
 
-    /// Effects that the contract and the limits allow this tool.
+    /// Effects that the contract allows this tool; none where it can only read.
     pub(crate) fn effects_declared(&self) -> u32 {
-        self.contract().tools.get(&self.tool).map_or(0, |tool| tool.effects)
+        let declared = self.contract().tools.get(&self.tool).map_or(0, |tool| tool.effects);
+        if self.may_act() { declared } else { 0 }
     }
 
     pub(crate) fn context_value(&self, name: &str) -> Option<String> {
@@ -160,7 +163,7 @@ impl Call {
             fetch: u32::try_from(ordinal).unwrap_or(u32::MAX),
             operation: name.to_owned(),
             found: oncegate_contract::found(operation, &found.answer),
-            body: serde_json::from_slice(&found.answer.body).unwrap_or(serde_json::Value::Null),
+            body: oncegate_contract::parse_json(&found.answer.body).unwrap_or(serde_json::Value::Null),
         };
         self.progress().fetches.push(Fetch { fetched, digest: found.digest, raw: found.raw });
         Ok(self.reply(operation, found.answer, false, None))
@@ -179,7 +182,13 @@ impl Call {
     }
 
     /// Shapes an answer for the guest: capped, and with the declared headers only.
-    pub(crate) fn reply(&self, operation: &Operation, answer: oncegate_contract::Answer, replayed: bool, done: Option<bool>) -> Reply {
+    pub(crate) fn reply(
+        &self,
+        operation: &Operation,
+        answer: oncegate_contract::Answer,
+        replayed: bool,
+        done: Option<bool>,
+    ) -> Reply {
         let mut body = answer.body;
         body.truncate(self.limits.response_bytes_max);
         let shown = |name: &str| operation.headers.iter().any(|header| header.eq_ignore_ascii_case(name));
@@ -198,7 +207,9 @@ impl Call {
         let known = progress.asked.iter_mut().find(|one| one.key.is_some() && one.key == asked.key);
         match known {
             // What was done before the call was settled when it first asked.
-            Some(one) => *one = Asked { before: one.before.or(asked.before), reworded: one.reworded || asked.reworded, ..asked },
+            Some(one) => {
+                *one = Asked { before: one.before.or(asked.before), reworded: one.reworded || asked.reworded, ..asked }
+            }
             None => progress.asked.push(asked),
         }
     }
@@ -225,10 +236,14 @@ impl Call {
         if others >= max as usize { Err(Stop::Limit("effects".to_owned())) } else { Ok(()) }
     }
 
-    fn count_host_call(&self) -> Result<(), Stop> {
+    pub(crate) fn count_host_call(&self) -> Result<(), Stop> {
         let mut progress = self.progress();
         progress.host_calls += 1;
-        if progress.host_calls > self.limits.host_calls_max { Err(Stop::Limit("host-calls".to_owned())) } else { Ok(()) }
+        if progress.host_calls > self.limits.host_calls_max {
+            Err(Stop::Limit("host-calls".to_owned()))
+        } else {
+            Ok(())
+        }
     }
 
     /// No effect is dispatched after this; what is on its way is not touched.

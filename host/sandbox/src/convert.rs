@@ -43,22 +43,16 @@ pub struct ResultError {
     pub path: String,
     /// What is wrong with it.
     pub why: String,
+    /// It has a JSON form and is larger than what is given to an agent.
+    pub too_large: bool,
 }
 
 fn place(path: &str) -> String {
-    if path.is_empty() {
-        "the arguments".into()
-    } else {
-        format!("argument {path}")
-    }
+    if path.is_empty() { "the arguments".into() } else { format!("argument {path}") }
 }
 
 fn in_place(path: &str) -> String {
-    if path.is_empty() {
-        String::new()
-    } else {
-        format!(" at {path}")
-    }
+    if path.is_empty() { String::new() } else { format!(" at {path}") }
 }
 
 /// What a tool's function came to.
@@ -102,11 +96,7 @@ fn arguments_or_empty(arguments: &Value) -> &Value {
 }
 
 fn as_field((name, ty): &(String, WitType)) -> WitField {
-    WitField {
-        name: name.clone(),
-        docs: None,
-        ty: ty.clone(),
-    }
+    WitField { name: name.clone(), docs: None, ty: ty.clone() }
 }
 
 /// The arguments in their one canonical JSON form: every property present, integers as numbers.
@@ -156,6 +146,7 @@ pub fn result_to_json(vals: &[Val], tool: &ToolDescription) -> Result<ToolResult
         _ => Err(ResultError {
             path: String::new(),
             why: "the function returned another number of values than it declares".into(),
+            too_large: false,
         }),
     }
 }

@@ -33,6 +33,14 @@ pub enum CredentialError {
     },
 }
 
+/// Whether the secret can be read and attached now; it is forgotten at once.
+///
+/// # Errors
+/// [`CredentialError`], which never shows the secret.
+pub async fn probe_credential(usage: &CredentialUse) -> Result<(), CredentialError> {
+    Credential::read(usage).await?.header().map(drop)
+}
+
 /// A secret that was read, and how it is attached.
 pub(crate) struct Credential {
     secret: SecretString,
@@ -42,7 +50,8 @@ pub(crate) struct Credential {
 impl Credential {
     /// Reads the secret.
     pub(crate) async fn read(usage: &CredentialUse) -> Result<Self, CredentialError> {
-        let fail = |why: String| CredentialError::Unreadable { name: usage.name.clone(), from: usage.source.to_string(), why };
+        let fail =
+            |why: String| CredentialError::Unreadable { name: usage.name.clone(), from: usage.source.to_string(), why };
         let text = read(&usage.source).await.map_err(fail)?;
         let text = text.trim_end_matches(['\r', '\n']);
         match text.len() {
@@ -55,9 +64,10 @@ impl Credential {
     /// The header to send; marked sensitive, so that no debug output shows it.
     pub(crate) fn header(&self) -> Result<(String, HeaderValue), CredentialError> {
         let fail = |why| CredentialError::Attach { name: self.usage.name.clone(), why };
-        let name = self.usage.header().ok_or_else(|| fail("only headers can carry a secret"))?;
+        let name = self.usage.header();
         let text = self.usage.format.replace("{secret}", self.secret.expose_secret());
-        let mut value = HeaderValue::from_str(&text).map_err(|_| fail("it holds characters that a header cannot carry"))?;
+        let mut value =
+            HeaderValue::from_str(&text).map_err(|_| fail("it holds characters that a header cannot carry"))?;
         value.set_sensitive(true);
         Ok((name.to_owned(), value))
     }

@@ -21,9 +21,7 @@ pub use imports::Import;
 pub use sections::{CONTRACT_SECTION, SECTION_BYTES_MAX, WIT_SECTION};
 pub use tools::ToolDescription;
 pub use wit_text::BUILT_IN_WIT;
-pub use wit_type::{
-    TYPE_DEPTH_MAX, TYPE_NODES_MAX, WitCase, WitField, WitKind, WitLabel, WitType,
-};
+pub use wit_type::{TYPE_DEPTH_MAX, TYPE_NODES_MAX, WitCase, WitField, WitKind, WitLabel, WitType};
 
 use crate::limits::COMPONENT_BYTES_MAX;
 
@@ -73,9 +71,7 @@ pub enum LoadError {
         message: String,
     },
     /// Two contracts, or two WIT texts: nobody could say which one counts.
-    #[error(
-        "the binary has {count} custom sections `{section}` and exactly one can count; build again with one"
-    )]
+    #[error("the binary has {count} custom sections `{section}` and exactly one can count; build again with one")]
     SectionTwice {
         /// Its name.
         section: &'static str,
@@ -148,9 +144,7 @@ pub enum LoadError {
         tool: String,
     },
     /// Nothing to call.
-    #[error(
-        "the component exports no function that could be a tool; export one from its world or from an interface"
-    )]
+    #[error("the component exports no function that could be a tool; export one from its world or from an interface")]
     NoTools,
 }
 
@@ -169,11 +163,7 @@ fn no_contract(package: Option<&str>) -> Result<Contract, LoadError> {
 }
 
 fn lines<T: fmt::Display>(items: &[T]) -> String {
-    items
-        .iter()
-        .map(ToString::to_string)
-        .collect::<Vec<_>>()
-        .join("\n")
+    items.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
 
 /// All that a component could ever be asked to do, and all that it can reach.
@@ -266,21 +256,16 @@ impl Description {
 #[must_use]
 pub fn digest_text(digest: &[u8; 32]) -> String {
     use fmt::Write as _;
-    digest
-        .iter()
-        .fold(String::from("sha256:"), |mut text, byte| {
-            // Writing into a string cannot fail.
-            let _ = write!(text, "{byte:02x}");
-            text
-        })
+    digest.iter().fold(String::from("sha256:"), |mut text, byte| {
+        // Writing into a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 fn validate(bytes: &[u8]) -> Result<(), LoadError> {
     if bytes.len() > COMPONENT_BYTES_MAX {
-        return Err(LoadError::TooLarge {
-            size: bytes.len(),
-            limit: COMPONENT_BYTES_MAX,
-        });
+        return Err(LoadError::TooLarge { size: bytes.len(), limit: COMPONENT_BYTES_MAX });
     }
     if Parser::is_core_wasm(bytes) {
         return Err(LoadError::NotAComponent {
@@ -297,9 +282,7 @@ fn validate(bytes: &[u8]) -> Result<(), LoadError> {
     Validator::new_with_features(features())
         .validate_all(bytes)
         .map(drop)
-        .map_err(|error| LoadError::Invalid {
-            message: error.to_string(),
-        })
+        .map_err(|error| LoadError::Invalid { message: error.to_string() })
 }
 
 fn decode(bytes: &[u8]) -> Result<(wit_parser::Resolve, wit_parser::WorldId), LoadError> {
@@ -308,13 +291,10 @@ fn decode(bytes: &[u8]) -> Result<(wit_parser::Resolve, wit_parser::WorldId), Lo
     let decoded = std::panic::catch_unwind(|| wit_component::decode(bytes));
     match decoded {
         Ok(Ok(DecodedWasm::Component(resolve, world))) => Ok((resolve, world)),
-        Ok(Ok(DecodedWasm::WitPackage(..))) => Err(LoadError::NotAComponent {
-            what: "a WIT package",
-            hint: "give the component that implements it",
-        }),
-        Ok(Err(error)) => Err(LoadError::Undecodable {
-            message: format!("{error:#}"),
-        }),
+        Ok(Ok(DecodedWasm::WitPackage(..))) => {
+            Err(LoadError::NotAComponent { what: "a WIT package", hint: "give the component that implements it" })
+        }
+        Ok(Err(error)) => Err(LoadError::Undecodable { message: format!("{error:#}") }),
         Err(_) => Err(LoadError::Undecodable {
             message: "its type section has a form that the decoder does not expect".into(),
         }),
@@ -325,43 +305,24 @@ fn class(contract: Option<&Contract>, imports: &[Import]) -> Result<EffectClass,
     let of = |door: &str| imports.iter().find(|import| import.is_door(door));
     let Some(contract) = contract else {
         return match of(imports::EFFECT).or_else(|| of(imports::LOOKUP)) {
-            Some(import) => Err(LoadError::ContractMissing {
-                import: import.name.clone(),
-            }),
+            Some(import) => Err(LoadError::ContractMissing { import: import.name.clone() }),
             None => Ok(EffectClass::None),
         };
     };
     match (contract.component.effect, of(imports::EFFECT)) {
-        (EffectClass::None, Some(import)) => Err(LoadError::ClassContradicted {
-            import: import.name.clone(),
-        }),
+        (EffectClass::None, Some(import)) => Err(LoadError::ClassContradicted { import: import.name.clone() }),
         (class, _) => Ok(class),
     }
 }
 
-fn check_fits(
-    contract: &Contract,
-    imports: &[Import],
-    tools: &[ToolDescription],
-) -> Result<(), LoadError> {
+fn check_fits(contract: &Contract, imports: &[Import], tools: &[ToolDescription]) -> Result<(), LoadError> {
     let interface = Interface {
-        imports_effect: imports
-            .iter()
-            .any(|import| import.is_door(imports::EFFECT)),
-        imports_lookup: imports
-            .iter()
-            .any(|import| import.is_door(imports::LOOKUP)),
-        tools: tools
-            .iter()
-            .map(|tool| (tool.name.clone(), tool.input_schema.clone()))
-            .collect(),
+        imports_effect: imports.iter().any(|import| import.is_door(imports::EFFECT)),
+        imports_lookup: imports.iter().any(|import| import.is_door(imports::LOOKUP)),
+        tools: tools.iter().map(|tool| (tool.name.clone(), tool.input_schema.clone())).collect(),
     };
     let errors = fits(contract, CONTRACT_SECTION, &interface);
-    if errors.is_empty() {
-        Ok(())
-    } else {
-        Err(LoadError::ContractDoesNotFit(errors))
-    }
+    if errors.is_empty() { Ok(()) } else { Err(LoadError::ContractDoesNotFit(errors)) }
 }
 
 #[cfg(test)]

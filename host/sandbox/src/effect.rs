@@ -9,7 +9,7 @@ use oncegate_contract::{EffectClass, Value};
 use wasmtime::component::{HasSelf, Linker};
 
 use crate::call::{Call, Reply};
-use crate::guest::Guest;
+use crate::guest::{Guest, OverLimit};
 use crate::stop::Stop;
 
 mod bindings {
@@ -45,7 +45,11 @@ pub(crate) fn link(linker: &mut Linker<Guest>, class: EffectClass) -> wasmtime::
 impl types::Host for Guest {}
 
 impl lookup::Host for Guest {
-    async fn fetch(&mut self, operation: String, fields: Vec<Field>) -> wasmtime::Result<Result<Response, LookupError>> {
+    async fn fetch(
+        &mut self,
+        operation: String,
+        fields: Vec<Field>,
+    ) -> wasmtime::Result<Result<Response, LookupError>> {
         let given = match values(fields) {
             Ok(given) => given,
             Err(message) => return Ok(Err(LookupError::InvalidField(message))),
@@ -55,7 +59,11 @@ impl lookup::Host for Guest {
 }
 
 impl effect::Host for Guest {
-    async fn perform(&mut self, operation: String, fields: Vec<Field>) -> wasmtime::Result<Result<Response, EffectError>> {
+    async fn perform(
+        &mut self,
+        operation: String,
+        fields: Vec<Field>,
+    ) -> wasmtime::Result<Result<Response, EffectError>> {
         if !self.call.may_act() {
             // By linking a reader has no door; by tool, a reader among actors is stopped here.
             self.call.note_refused_write(&operation);
@@ -75,6 +83,8 @@ impl effect::Host for Guest {
 
 impl context::Host for Guest {
     async fn get(&mut self, name: String) -> wasmtime::Result<Option<String>> {
+        // There is no error to give: a guest that asks without end is ended.
+        self.call.count_host_call().map_err(|_| OverLimit("host-calls"))?;
         Ok(self.call.context_value(&name))
     }
 }
@@ -143,7 +153,11 @@ fn effect_error(stop: Stop) -> EffectError {
         Stop::Unsettled(_) => EffectError::Unknown,
         Stop::AwaitingApproval => EffectError::AwaitingApproval,
         Stop::Revoked => EffectError::Revoked,
-        Stop::RecipeChanged | Stop::SequenceGap(_) | Stop::AccountChanged => EffectError::NotPermitted(stop.to_string()),
-        Stop::LedgerUnavailable(_) | Stop::NotSent(_) | Stop::Unavailable(_) => EffectError::Unavailable(stop.to_string()),
+        Stop::RecipeChanged | Stop::SequenceGap(_) | Stop::AccountChanged => {
+            EffectError::NotPermitted(stop.to_string())
+        }
+        Stop::LedgerUnavailable(_) | Stop::NotSent(_) | Stop::Unavailable(_) => {
+            EffectError::Unavailable(stop.to_string())
+        }
     }
 }

@@ -121,11 +121,9 @@ impl Target {
 
     fn check(&self, address: IpAddr, allow_private: bool) -> Result<(), EgressError> {
         match not_public(address) {
-            Some(kind) if !(allow_private && kind.may_be_allowed()) => Err(EgressError::Address {
-                host: self.host.clone(),
-                address,
-                kind: kind.name(),
-            }),
+            Some(kind) if !(allow_private && kind.may_be_allowed()) => {
+                Err(EgressError::Address { host: self.host.clone(), address, kind: kind.name() })
+            }
             _ => Ok(()),
         }
     }
@@ -254,8 +252,13 @@ mod tests {
     #[test]
     fn urls_that_hide_something_are_refused() {
         for url in [
-            "ftp://a.example/", "https://user@a.example/", "https://u:p@a.example/", "https://a.example/#x",
-            "http://a.example/", "not a url", "https:///x",
+            "ftp://a.example/",
+            "https://user@a.example/",
+            "https://u:p@a.example/",
+            "https://a.example/#x",
+            "http://a.example/",
+            "not a url",
+            "https:///x",
         ] {
             assert!(target(url, false).is_err() || url == "https:///x", "{url}");
         }
@@ -263,7 +266,13 @@ mod tests {
 
     #[tokio::test]
     async fn numeric_forms_of_loopback_are_still_loopback() {
-        for url in ["https://127.1/", "https://0x7f.1/", "https://2130706433/", "https://[::ffff:127.0.0.1]/", "https://127.0.0.1./"] {
+        for url in [
+            "https://127.1/",
+            "https://0x7f.1/",
+            "https://2130706433/",
+            "https://[::ffff:127.0.0.1]/",
+            "https://127.0.0.1./",
+        ] {
             let Ok(target) = target(url, false) else { continue };
             assert!(target.addresses(false).await.is_err(), "{url}");
         }

@@ -10,8 +10,8 @@ use tokio::sync::Semaphore;
 use wasmtime::{Config, Enabled, Engine, InstanceAllocationStrategy, PoolingAllocationConfig};
 
 use crate::limits::{
-    CORE_INSTANCES_PER_COMPONENT, EPOCH_TICK, MEMORIES_PER_COMPONENT, STACK_BYTES,
-    TABLE_ELEMENTS_MAX, TABLES_PER_COMPONENT,
+    CORE_INSTANCES_PER_COMPONENT, EPOCH_TICK, MEMORIES_PER_COMPONENT, STACK_BYTES, TABLE_ELEMENTS_MAX,
+    TABLES_PER_COMPONENT,
 };
 
 /// Guests that run at once; more wait. Each slot reserves address space, not memory.

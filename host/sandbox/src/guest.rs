@@ -62,10 +62,10 @@ pub(crate) enum Run {
     Limit(&'static str),
 }
 
-/// Ends a guest that is out of time.
+/// Ends a guest that exceeded the limit of this name, where no answer to it could say so.
 #[derive(Debug, thiserror::Error)]
-#[error("out of time")]
-struct OutOfTime;
+#[error("the limit {0} is used up")]
+pub(crate) struct OverLimit(pub(crate) &'static str);
 
 /// Runs one tool in an instance of its own.
 pub(crate) async fn run(loaded: &Loaded, tool: &LoadedTool, call: Arc<Call>, arguments: Vec<Val>, log: &Log) -> Run {
@@ -81,9 +81,11 @@ pub(crate) async fn run(loaded: &Loaded, tool: &LoadedTool, call: Arc<Call>, arg
     match ended {
         Err(_) => Run::Limit("wall-time"),
         Ok(Ok(values)) => Run::Returned(values),
-        Ok(Err(error)) if error.is::<OutOfTime>() => Run::Limit("wall-time"),
-        Ok(Err(_)) if refused => Run::Limit("memory"),
-        Ok(Err(error)) => trap(&error),
+        Ok(Err(error)) => match error.downcast_ref::<OverLimit>() {
+            Some(OverLimit(name)) => Run::Limit(name),
+            None if refused => Run::Limit("memory"),
+            None => trap(&error),
+        },
     }
 }
 
@@ -112,24 +114,30 @@ fn store(loaded: &Loaded, call: Arc<Call>, log: &Log) -> Store<Guest> {
 }
 
 /// Yields to other tasks at each tick, and ends the guest when its time is over.
-fn interrupt(limits: Limits) -> impl FnMut(wasmtime::StoreContextMut<'_, Guest>) -> wasmtime::Result<UpdateDeadline> + Send + Sync {
+fn interrupt(
+    limits: Limits,
+) -> impl FnMut(wasmtime::StoreContextMut<'_, Guest>) -> wasmtime::Result<UpdateDeadline> + Send + Sync {
     let started = Instant::now();
     let wall: Duration = limits.wall_time_max;
     debug_assert!(wall > EPOCH_TICK, "a guest needs a tick to start");
     move |_| {
         if started.elapsed() >= wall {
-            return Err(OutOfTime.into());
+            return Err(OverLimit("wall-time").into());
         }
         // Not the plain async yield: tokio would run this task again before all others.
         Ok(UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now())))
     }
 }
 
-async fn invoke(loaded: &Loaded, tool: &LoadedTool, store: &mut Store<Guest>, arguments: Vec<Val>) -> wasmtime::Result<Vec<Val>> {
+async fn invoke(
+    loaded: &Loaded,
+    tool: &LoadedTool,
+    store: &mut Store<Guest>,
+    arguments: Vec<Val>,
+) -> wasmtime::Result<Vec<Val>> {
     let instance = loaded.pre.instantiate_async(&mut *store).await?;
-    let function = instance
-        .get_func(&mut *store, tool.export)
-        .ok_or_else(|| wasmtime::format_err!("the export is not there"))?;
+    let function =
+        instance.get_func(&mut *store, tool.export).ok_or_else(|| wasmtime::format_err!("the export is not there"))?;
     let mut results = vec![Val::Bool(false); usize::from(tool.returns)];
     function.call_async(&mut *store, &arguments, &mut results).await?;
     Ok(results)

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use oncegate_ledger::hosts::{self, Hosts, Stopped};
 use oncegate_contract::Contract;
+use oncegate_ledger::hosts::{self, Hosts, Stopped};
 use oncegate_ledger::state::{Attempt, Effect, Sender};
 use oncegate_ledger::{Effects, Event, StreamId, StreamKind};
 use sha2::{Digest, Sha256};
@@ -53,7 +53,18 @@ pub(crate) struct Host {
 
 impl Host {
     pub(crate) fn new(runtime: Runtime, cache: Cache, policy: Policy, book: Result<Book, String>, now: Clock) -> Self {
-        Self { runtime, cache, policy, book, now, tasks: TaskTracker::new(), closed: AtomicBool::new(false), running: Mutex::default(), stops_seen: Mutex::default(), contracts: Mutex::default() }
+        Self {
+            runtime,
+            cache,
+            policy,
+            book,
+            now,
+            tasks: TaskTracker::new(),
+            closed: AtomicBool::new(false),
+            running: Mutex::default(),
+            stops_seen: Mutex::default(),
+            contracts: Mutex::default(),
+        }
     }
 
     /// Ends dispatching for all calls.
@@ -121,7 +132,8 @@ impl Host {
             _ => None,
         });
         let text = text.ok_or_else(|| unreadable("it is not there".to_owned()))?;
-        let contract = Contract::parse("the ledger's contract", &text).map_err(|errors| unreadable(errors.to_string()))?;
+        let contract =
+            Contract::parse("the ledger's contract", &text).map_err(|errors| unreadable(errors.to_string()))?;
         let contract = Arc::new(contract);
         self.contracts.lock().unwrap_or_else(PoisonError::into_inner).insert(digest, Arc::clone(&contract));
         Ok(contract)

@@ -4,6 +4,7 @@
 //! handed to a [`Witness`], which stores them. A request is sent at most once: there is no retry, no
 //! pooled connection that could hide one, no redirect and no second address once a byte was written.
 
+use std::future::poll_fn;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use oncegate_contract::Request;
 use rustls::pki_types::ServerName;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
@@ -33,6 +34,8 @@ pub const EVIDENCE_DELAY_MAX: Duration = Duration::from_millis(50);
 /// How long the body of an answer whose headers have ended may take to follow, before the headers
 /// are stored by themselves: a small whole answer then needs one commit and not two.
 const HEAD_GRACE: Duration = Duration::from_millis(3);
+/// Bytes read at once after the parser has given up.
+const READ_BYTES: usize = 16 << 10;
 /// Unacknowledged bytes end the connection after this long (`TCP_USER_TIMEOUT`).
 const TCP_USER_TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -167,11 +170,7 @@ fn message(
 }
 
 /// Connects to the first checked address that answers.
-async fn connect(
-    target: &egress::Target,
-    allow_private: bool,
-    deadline: Instant,
-) -> Result<TcpStream, NotSent> {
+async fn connect(target: &egress::Target, allow_private: bool, deadline: Instant) -> Result<TcpStream, NotSent> {
     let fail = |why: String| NotSent::Connect { host: target.host.clone(), why };
     let addresses = timeout_at(deadline, target.addresses(allow_private))
         .await
@@ -193,7 +192,10 @@ async fn connect(
 fn prepare(stream: &TcpStream) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     #[cfg(target_os = "linux")]
-    rustix::net::sockopt::set_tcp_user_timeout(stream, u32::try_from(TCP_USER_TIMEOUT.as_millis()).unwrap_or(u32::MAX))?;
+    rustix::net::sockopt::set_tcp_user_timeout(
+        stream,
+        u32::try_from(TCP_USER_TIMEOUT.as_millis()).unwrap_or(u32::MAX),
+    )?;
     Ok(())
 }
 
@@ -262,7 +264,8 @@ where
         }
     };
     let mut tap = lock(&tap);
-    let (end, error) = if tap.overflowed { (End::TooLarge, Some("the answer is too large to keep".to_owned())) } else { (end, error) };
+    let (end, error) =
+        if tap.overflowed { (End::TooLarge, Some("the answer is too large to keep".to_owned())) } else { (end, error) };
     Exchange { sent_bytes: tap.sent, raw: std::mem::take(&mut tap.raw), witnessed, end, error }
 }
 
@@ -271,7 +274,7 @@ async fn drive<S>(stream: Tapped<S>, message: Message) -> (End, Option<String>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let (mut sender, connection) = match http1::handshake(TokioIo::new(stream)).await {
+    let (mut sender, mut connection) = match http1::handshake(TokioIo::new(stream)).await {
         Ok(pair) => pair,
         Err(error) => return (End::Broken, Some(error.to_string())),
     };
@@ -280,19 +283,25 @@ where
         answer.into_body().collect().await.map(drop)
     };
     tokio::pin!(exchange);
-    tokio::pin!(connection);
     let mut open = true;
-    loop {
+    let ended = loop {
         tokio::select! {
             biased;
-            ended = &mut exchange => return match ended {
-                Ok(()) => (End::Complete, None),
-                Err(error) if error.is_incomplete_message() || error.is_body_write_aborted() => (End::Truncated, Some(error.to_string())),
-                Err(error) => (End::Broken, Some(chain(&error))),
-            },
-            _ = &mut connection, if open => open = false,
+            ended = &mut exchange => break ended,
+            _ = poll_fn(|cx| connection.poll_without_shutdown(cx)), if open => open = false,
         }
-    }
+    };
+    let Err(error) = ended else { return (End::Complete, None) };
+    let end = if error.is_incomplete_message() { End::Truncated } else { End::Broken };
+    // The parser gave up; what still comes is evidence all the same, until a limit ends it.
+    read_on(connection.into_parts().io.into_inner()).await;
+    (end, Some(chain(&error)))
+}
+
+/// Reads to the end for the tap below, which keeps what there is to keep.
+async fn read_on<S: AsyncRead + Unpin>(mut stream: S) {
+    let mut scratch = vec![0; READ_BYTES];
+    while matches!(stream.read(&mut scratch).await, Ok(read) if read > 0) {}
 }
 
 fn chain(error: &dyn std::error::Error) -> String {

@@ -4,10 +4,7 @@
 //! component without running it; [`policy`] decides what it may do; [`outcome`] is what the agent
 //! hears. Nothing here knows a protocol or a person.
 
-#![cfg_attr(
-    test,
-    allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")
-)]
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests"))]
 
 mod attempt;
 pub mod cache;
@@ -30,6 +27,7 @@ mod settle;
 mod stop;
 mod wasi;
 
+pub use credential::{CredentialError, probe_credential};
 pub use load::{ComponentError, Loaded, load, read};
 pub use sandbox::{CONTEXT_NAMES, CallRequest, DRAIN_MAX, Options, Sandbox, SandboxError, rfc3339, view};
 

@@ -98,7 +98,8 @@ pub fn load(bytes: &[u8], runtime: &Runtime, cache: &Cache) -> Result<Loaded, Co
 fn tools(component: &Component, description: &Description) -> Result<BTreeMap<String, LoadedTool>, ComponentError> {
     let mut tools = BTreeMap::new();
     for (index, tool) in description.tools.iter().enumerate() {
-        let export = export(component, tool).ok_or_else(|| ComponentError::Link(format!("the tool {} is not exported", tool.name)))?;
+        let export = export(component, tool)
+            .ok_or_else(|| ComponentError::Link(format!("the tool {} is not exported", tool.name)))?;
         tools.insert(tool.name.clone(), LoadedTool { export, returns: tool.result.is_some(), index });
     }
     Ok(tools)

@@ -24,7 +24,13 @@ pub(crate) struct Found {
 
 /// Sends a lookup. It is never answered from an earlier one, and no redirect is followed: a
 /// redirect is an answer like any other.
-pub(crate) async fn send(host: &Host, operation: &Operation, grant: &Grant, resolved: &Resolved, tenant: &str) -> Result<Found, Stop> {
+pub(crate) async fn send(
+    host: &Host,
+    operation: &Operation,
+    grant: &Grant,
+    resolved: &Resolved,
+    tenant: &str,
+) -> Result<Found, Stop> {
     if !SAFE_METHODS.contains(&operation.method.as_str()) {
         return Err(Stop::NotPermitted("lookups by other methods than GET and HEAD are not permitted".to_owned()));
     }
@@ -43,13 +49,18 @@ pub(crate) async fn send(host: &Host, operation: &Operation, grant: &Grant, reso
         tracing::warn!(operation = %operation.name, end = ?sent.end, error = ?sent.error, "a lookup was not answered");
         return Err(unavailable("the provider did not answer in time".to_owned()));
     }
-    let mut answer = http::parse(&request.method, &sent.raw, true)
-        .await
-        .map_err(|error| logged(&operation.name, &error))?;
+    let mut answer =
+        http::parse(&request.method, &sent.raw, true).await.map_err(|error| logged(&operation.name, &error))?;
     if let Some(secret) = &secret {
         answer.body = secret.scrub(answer.body);
     }
-    let digest = digest(&[tenant.as_bytes(), grant.account.as_bytes(), request.method.as_bytes(), request.url.as_bytes(), &request.body]);
+    let digest = digest(&[
+        tenant.as_bytes(),
+        grant.account.as_bytes(),
+        request.method.as_bytes(),
+        request.url.as_bytes(),
+        &request.body,
+    ]);
     Ok(Found { answer, digest, raw: sent.raw })
 }
 

@@ -233,7 +233,7 @@ pub fn outcome(ended: Ended, seen: &[Seen], effects_declared: u32) -> Outcome {
     let done = count(seen, |fate| matches!(fate, Fate::Done { .. }));
     let returned = matches!(ended, Ended::Returned(_));
     if seen.is_empty() {
-        return without_effects(outcome, ended);
+        return without_effects(outcome, ended, effects_declared);
     }
     if done == seen.len() && (returned || effects_declared == 1) {
         return all_done(outcome, seen);
@@ -317,19 +317,27 @@ fn pend(mut outcome: Outcome, detail: Detail, seen: &[Seen]) -> Outcome {
     };
     outcome.retry_after = (outcome.next_action == NextAction::Wait).then_some(RETRY_AFTER_SECONDS);
     outcome.message = match detail {
-        Detail::InProgress => "It is being performed and may already have happened. Do not look for another way.".to_owned(),
+        Detail::InProgress => {
+            "It is being performed and may already have happened. Do not look for another way.".to_owned()
+        }
         Detail::Unknown => "It may already have happened; the host finds out. Do not look for another way.".to_owned(),
         Detail::Issued => "It exists at the provider and is not final yet.".to_owned(),
         Detail::Stranded => "It exists at the provider and cannot be completed; a person has to decide.".to_owned(),
         Detail::Frozen => "The provider's answers contradict each other; a person has to decide.".to_owned(),
         Detail::AwaitingApproval => "A person has to approve it first; nothing was sent.".to_owned(),
-        Detail::Incomplete => format!("{done} of {} effects are done; the same call goes on and repeats none of them.", seen.len()),
+        Detail::Incomplete => {
+            format!("{done} of {} effects are done; the same call goes on and repeats none of them.", seen.len())
+        }
     };
     outcome
 }
 
-fn without_effects(outcome: Outcome, ended: Ended) -> Outcome {
+fn without_effects(outcome: Outcome, ended: Ended, effects_declared: u32) -> Outcome {
     let (code, message) = match ended {
+        // A guest that says "refunded" and asked for nothing must not read like one that did.
+        Ended::Returned(_) if effects_declared > 0 => {
+            return Outcome { message: "The tool finished and asked for no effect.".to_owned(), ..outcome };
+        }
         Ended::Returned(_) | Ended::Running => return Outcome { message: "Done.".to_owned(), ..outcome },
         Ended::Failed(_) => (Code::ToolFailed, "The tool returned an error; it asked for no effect.".to_owned()),
         Ended::Trapped(text) => (Code::ToolFailed, format!("The tool stopped without a result: {text}.")),
@@ -371,7 +379,13 @@ mod tests {
     use super::*;
 
     fn seen(fate: Fate) -> Seen {
-        let view = EffectView { label: "refund R-1".to_owned(), state: "x".to_owned(), receipt: None, at: String::new(), unconfirmed: false };
+        let view = EffectView {
+            label: "refund R-1".to_owned(),
+            state: "x".to_owned(),
+            receipt: None,
+            at: String::new(),
+            unconfirmed: false,
+        };
         Seen { view: Some(view), fate, reworded: false, reason: None }
     }
 

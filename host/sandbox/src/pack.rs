@@ -6,9 +6,7 @@ use wasm_encoder::{ComponentSection, CustomSection};
 use wit_component::WitPrinter;
 use wit_parser::{Resolve, SourceMap};
 
-use crate::describe::{
-    BUILT_IN_WIT, CONTRACT_SECTION, Description, LoadError, SECTION_BYTES_MAX, WIT_SECTION,
-};
+use crate::describe::{BUILT_IN_WIT, CONTRACT_SECTION, Description, LoadError, SECTION_BYTES_MAX, WIT_SECTION};
 
 /// The component with both custom sections at its end.
 ///
@@ -19,15 +17,9 @@ pub fn pack(component: &[u8], contract_text: &str, wit_text: &str) -> Result<Vec
     let mut packed = component.to_vec();
     for (name, text) in [(CONTRACT_SECTION, contract_text), (WIT_SECTION, wit_text)] {
         if text.len() > SECTION_BYTES_MAX {
-            return Err(LoadError::SectionTooLarge {
-                section: name,
-                size: text.len(),
-            });
+            return Err(LoadError::SectionTooLarge { section: name, size: text.len() });
         }
-        let section = CustomSection {
-            name: name.into(),
-            data: text.as_bytes().into(),
-        };
+        let section = CustomSection { name: name.into(), data: text.as_bytes().into() };
         section.append_to_component(&mut packed);
     }
     Description::read(&packed)?;
@@ -40,9 +32,7 @@ pub fn pack(component: &[u8], contract_text: &str, wit_text: &str) -> Result<Vec
 /// # Errors
 /// If the files cannot be read or are not one package.
 pub fn wit_text(dir: &Path) -> Result<String, LoadError> {
-    let invalid = |message: String| LoadError::WitInvalid {
-        message: format!("{}: {message}", dir.display()),
-    };
+    let invalid = |message: String| LoadError::WitInvalid { message: format!("{}: {message}", dir.display()) };
     if dir.is_file() {
         return std::fs::read_to_string(dir).map_err(|error| invalid(error.to_string()));
     }
@@ -50,29 +40,21 @@ pub fn wit_text(dir: &Path) -> Result<String, LoadError> {
     for (file, text) in BUILT_IN_WIT {
         built_in.push_str(file, text);
     }
-    let built_in = built_in
-        .parse()
-        .map_err(|(map, error)| invalid(error.render(&map)))?;
+    let built_in = built_in.parse().map_err(|(map, error)| invalid(error.render(&map)))?;
     let mut resolve = Resolve::new();
     // A `deps` directory usually has its own copy of the built-in package; that copy then counts
     // for reading this directory, and the real one when the outcome is read again.
     if !dir.join("deps").is_dir() {
-        resolve
-            .push_group(built_in)
-            .map_err(|error| invalid(error.to_string()))?;
+        resolve.push_group(built_in).map_err(|error| invalid(error.to_string()))?;
     }
-    let (package, _) = resolve
-        .push_dir(dir)
-        .map_err(|error| invalid(format!("{error:#}")))?;
+    let (package, _) = resolve.push_dir(dir).map_err(|error| invalid(format!("{error:#}")))?;
     let nested: Vec<_> = resolve
         .topological_packages()
         .into_iter()
         .filter(|id| *id != package && resolve.packages[*id].name.namespace != "oncegate")
         .collect();
     let mut printer = WitPrinter::default();
-    printer
-        .print(&resolve, package, &nested)
-        .map_err(|error| invalid(format!("{error:#}")))?;
+    printer.print(&resolve, package, &nested).map_err(|error| invalid(format!("{error:#}")))?;
     Ok(printer.output.to_string())
 }
 

@@ -41,7 +41,12 @@ pub(crate) struct Wanted<'a> {
 }
 
 /// Performs an operation or answers from its row.
-pub(crate) async fn perform(call: &Arc<Call>, name: &str, given: &[(String, Value)], asked: &mut Asked) -> Result<Reply, Stop> {
+pub(crate) async fn perform(
+    call: &Arc<Call>,
+    name: &str,
+    given: &[(String, Value)],
+    asked: &mut Asked,
+) -> Result<Reply, Stop> {
     let operation = call.operation(name, oncegate_contract::EffectClass::Keyed)?;
     let (resolved, fetches) = call.resolve(operation, given)?;
     let account = policy::account(&call.host.policy, operation)
@@ -65,7 +70,13 @@ pub(crate) async fn perform(call: &Arc<Call>, name: &str, given: &[(String, Valu
     Err(Stop::Unsettled(Detail::Frozen))
 }
 
-fn key_of(call: &Call, operation: &Operation, account: &str, resolved: &Resolved, epoch: u32) -> Result<EffectKey, Stop> {
+fn key_of(
+    call: &Call,
+    operation: &Operation,
+    account: &str,
+    resolved: &Resolved,
+    epoch: u32,
+) -> Result<EffectKey, Stop> {
     let owner = Owner { tenant: call.tenant(), account, owner: &call.contract().component.name };
     oncegate_contract::effect_key(operation, &owner, resolved, epoch).map_err(field_stop)
 }
@@ -101,7 +112,13 @@ impl Wanted<'_> {
         self.book.effects.get(self.key.0).await.map_err(|error| ledger_stop(error.into()))
     }
 
-    async fn step(&self, row: Option<Effect>, asked: &mut Asked, attach_until: Instant, settled: &mut bool) -> Result<Step, Stop> {
+    async fn step(
+        &self,
+        row: Option<Effect>,
+        asked: &mut Asked,
+        attach_until: Instant,
+        settled: &mut bool,
+    ) -> Result<Step, Stop> {
         let differing = self.differing(row.as_ref());
         let sender = row.as_ref().map_or(state::Sender::Stopped, |row| self.call.host.sender(self.book, row));
         let answer = state::answer(row.as_ref(), &differing, sender);
@@ -111,7 +128,8 @@ impl Wanted<'_> {
             other => other,
         };
         let Some(row) = row else { return self.dispatch(None, asked).await };
-        asked.reworded = row.generated().is_some_and(|first| first != oncegate_contract::generated_digest(&self.resolved));
+        asked.reworded =
+            row.generated().is_some_and(|first| first != oncegate_contract::generated_digest(&self.resolved));
         match answer {
             Answer::Dispatch { .. } => self.dispatch(Some(&row), asked).await,
             Answer::Replay => Ok(Step::End(Next::Reply(self.replay(&row).await?))),
@@ -157,7 +175,9 @@ impl Wanted<'_> {
     }
 
     async fn lost(&self, row: &Effect, sender: state::Sender) -> Result<Step, Stop> {
-        attempt::lost(&self.call.host, self.book, self.key.0, row, sender == state::Sender::Stopped).await.map_err(attempt_stop)?;
+        attempt::lost(&self.call.host, self.book, self.key.0, row, sender == state::Sender::Stopped)
+            .await
+            .map_err(attempt_stop)?;
         Ok(Step::Again)
     }
 
@@ -182,20 +202,25 @@ impl Wanted<'_> {
 
     async fn resend(&self, row: &Effect, open: Detail) -> Result<Step, Stop> {
         let grant = self.call.grant(self.operation).map_err(denied)?;
-        let draft = match attempt::draft_resend(&self.call.host, self.book, self.key.0, self.operation, &grant, row).await {
-            Ok(draft) => draft,
-            Err(why) => {
-                tracing::info!(label = row.label(), %why, "not sent again");
-                return Err(Stop::Unsettled(open));
-            }
-        };
+        let draft =
+            match attempt::draft_resend(&self.call.host, self.book, self.key.0, self.operation, &grant, row).await {
+                Ok(draft) => draft,
+                Err(why) => {
+                    tracing::info!(label = row.label(), %why, "not sent again");
+                    return Err(Stop::Unsettled(open));
+                }
+            };
         self.send(draft).await
     }
 
     async fn dispatch(&self, row: Option<&Effect>, asked: &mut Asked) -> Result<Step, Stop> {
         asked.reworded = false;
         let contract = self.call.contract();
-        if let Some((key, why)) = contract.unsupported().into_iter().find(|(key, _)| key.starts_with(&format!("operation.{}.", self.operation.name))) {
+        if let Some((key, why)) = contract
+            .unsupported()
+            .into_iter()
+            .find(|(key, _)| key.starts_with(&format!("operation.{}.", self.operation.name)))
+        {
             return Err(Stop::NotPermitted(format!("{key}: {why}")));
         }
         let grant = self.call.grant(self.operation).map_err(denied)?;
@@ -221,11 +246,13 @@ impl Wanted<'_> {
     async fn ended(&self, effect: Effect) -> Result<Step, Stop> {
         match effect.state {
             StateTag::Done => {
-                let answer = replay::answer(self.book, self.key.0, &effect, self.operation).await.map_err(attempt_stop)?;
+                let answer =
+                    replay::answer(self.book, self.key.0, &effect, self.operation).await.map_err(attempt_stop)?;
                 Ok(Step::End(Next::Reply(self.call.reply(self.operation, answer, false, Some(true)))))
             }
             StateTag::NoEffect if effect.attempts.last().is_some_and(|attempt| attempt.responded) => {
-                let answer = replay::answer(self.book, self.key.0, &effect, self.operation).await.map_err(attempt_stop)?;
+                let answer =
+                    replay::answer(self.book, self.key.0, &effect, self.operation).await.map_err(attempt_stop)?;
                 Ok(Step::End(Next::Reply(self.call.reply(self.operation, answer, false, Some(false)))))
             }
             StateTag::NoEffect => Err(Stop::NotSent("the provider could not be reached".to_owned())),
@@ -246,7 +273,11 @@ impl Wanted<'_> {
         match self.last(stream_id).await? {
             Some(Event::RecipeBound { recipe, .. }) if recipe != self.recipe => return Err(Stop::RecipeChanged),
             Some(_) => {}
-            None => also.push(append(stream_id, Expect::Version(0), Event::RecipeBound { recipe: self.recipe, contract: self.call.contract().digest() })),
+            None => also.push(append(
+                stream_id,
+                Expect::Version(0),
+                Event::RecipeBound { recipe: self.recipe, contract: self.call.contract().digest() },
+            )),
         }
         let stream_id = stream(StreamKind::Account, &[self.account.as_bytes(), self.operation.endpoint.as_bytes()]);
         let now = Event::AccountBound {
@@ -264,7 +295,13 @@ impl Wanted<'_> {
     }
 
     async fn last(&self, stream_id: oncegate_ledger::StreamId) -> Result<Option<Event>, Stop> {
-        let records = self.book.effects.ledger.read(stream_id).await.map_err(|error| Stop::LedgerUnavailable(error.to_string()))?;
+        let records = self
+            .book
+            .effects
+            .ledger
+            .read(stream_id)
+            .await
+            .map_err(|error| Stop::LedgerUnavailable(error.to_string()))?;
         Ok(records.into_iter().next_back().map(|record| record.event))
     }
 
@@ -281,7 +318,10 @@ impl Wanted<'_> {
         let key = key_of(self.call, self.operation, &self.account, &previous, 0)?;
         let row = self.book.effects.get(key.0).await.map_err(|error| ledger_stop(error.into()))?;
         let decided = row.as_ref().is_some_and(|row| {
-            matches!(row.state, StateTag::Done | StateTag::NoEffect | StateTag::Revoked | StateTag::Undone | StateTag::Superseded)
+            matches!(
+                row.state,
+                StateTag::Done | StateTag::NoEffect | StateTag::Revoked | StateTag::Undone | StateTag::Superseded
+            )
         });
         if decided {
             return Ok(());
@@ -295,7 +335,9 @@ impl Wanted<'_> {
 fn same_account(first: &Event, now: &Event) -> bool {
     let parts = |event: &Event| match event {
         Event::AccountBound { account, endpoint, url, credential }
-        | Event::AccountRenamed { account, endpoint, url, credential, .. } => Some((account.clone(), endpoint.clone(), url.clone(), credential.clone())),
+        | Event::AccountRenamed { account, endpoint, url, credential, .. } => {
+            Some((account.clone(), endpoint.clone(), url.clone(), credential.clone()))
+        }
         _ => None,
     };
     parts(first).is_some_and(|first| Some(first) == parts(now))

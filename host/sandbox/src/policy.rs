@@ -20,9 +20,7 @@ use crate::describe::Description;
 use crate::limits::Limits;
 
 /// Facts that an orchestrator may give.
-pub const CONTEXT_FACTS: [&str; 7] = [
-    "tenant", "trigger", "run", "sequence", "plan", "permit", "parent",
-];
+pub const CONTEXT_FACTS: [&str; 7] = ["tenant", "trigger", "run", "sequence", "plan", "permit", "parent"];
 
 /// A parsed policy. [`Policy::default`] grants nothing.
 #[derive(Debug, Clone, Default)]
@@ -103,8 +101,6 @@ impl fmt::Display for CredentialSource {
 pub enum Attach {
     /// A request header of that name.
     Header(String),
-    /// A query parameter of that name.
-    Query(String),
 }
 
 /// The credential of one granted operation. Holds no secret.
@@ -121,22 +117,11 @@ pub struct CredentialUse {
 }
 
 impl CredentialUse {
-    /// The header that carries the secret, if one does.
+    /// The header that carries the secret.
     #[must_use]
-    pub fn header(&self) -> Option<&str> {
-        match &self.attach {
-            Attach::Header(name) => Some(name),
-            Attach::Query(_) => None,
-        }
-    }
-
-    /// The query parameter that carries the secret, if one does.
-    #[must_use]
-    pub fn query(&self) -> Option<&str> {
-        match &self.attach {
-            Attach::Query(name) => Some(name),
-            Attach::Header(_) => None,
-        }
+    pub fn header(&self) -> &str {
+        let Attach::Header(name) = &self.attach;
+        name
     }
 }
 

@@ -9,8 +9,17 @@ use crate::host::Book;
 use crate::http;
 
 /// The answer that decided the row; for a row that a lookup settled, the object that was found.
-pub(crate) async fn answer(book: &Book, key: [u8; 32], row: &Effect, operation: &Operation) -> Result<Answer, AttemptError> {
-    let decided = row.attempts.iter().rev().find(|attempt| matches!(attempt.outcome, Some(Outcome::Done { .. } | Outcome::NoEffect { .. })));
+pub(crate) async fn answer(
+    book: &Book,
+    key: [u8; 32],
+    row: &Effect,
+    operation: &Operation,
+) -> Result<Answer, AttemptError> {
+    let decided = row
+        .attempts
+        .iter()
+        .rev()
+        .find(|attempt| matches!(attempt.outcome, Some(Outcome::Done { .. } | Outcome::NoEffect { .. })));
     if let Some(attempt) = decided {
         let raw = book.effects.raw_answer(key, attempt.id).await.map_err(EffectsError::from)?;
         let complete = ended_complete(book, key, attempt.id).await?;
@@ -23,7 +32,12 @@ pub(crate) async fn answer(book: &Book, key: [u8; 32], row: &Effect, operation: 
 }
 
 /// The element of the settle lookup's stored answer that is this effect.
-async fn found_object(book: &Book, key: [u8; 32], row: &Effect, operation: &Operation) -> Result<Option<Vec<u8>>, AttemptError> {
+async fn found_object(
+    book: &Book,
+    key: [u8; 32],
+    row: &Effect,
+    operation: &Operation,
+) -> Result<Option<Vec<u8>>, AttemptError> {
     let (Some(rule), Some(receipt)) = (&operation.settle, &row.receipt) else { return Ok(None) };
     let history = book.effects.history(key).await.map_err(EffectsError::from)?;
     let evidence = history.iter().rev().find_map(|record| match &record.event {

@@ -103,7 +103,10 @@ impl Sandbox {
     /// Calls a tool and answers within the policy's `answer-within`; the guest may run on.
     pub async fn call(&self, component: &Arc<Loaded>, request: CallRequest) -> Outcome {
         let Some((_, description)) = component.tool(&request.tool) else {
-            return Outcome::refused(Code::InvalidArguments, format!("There is no tool {}.", oncegate_contract::safe_text(&request.tool)));
+            return Outcome::refused(
+                Code::InvalidArguments,
+                format!("There is no tool {}.", oncegate_contract::safe_text(&request.tool)),
+            );
         };
         if let Err(message) = check_context(&request.context) {
             return Outcome::refused(Code::InvalidArguments, message);
@@ -174,7 +177,11 @@ impl Sandbox {
         if !asked.is_empty() {
             return outcome::outcome(ended, &seen, call.effects_declared());
         }
-        let found = if call.may_act() && ended != Ended::Running { self.found_by_lookups(book, call).await } else { Vec::new() };
+        let found = if call.may_act() && ended != Ended::Running {
+            self.found_by_lookups(book, call).await
+        } else {
+            Vec::new()
+        };
         if found.is_empty() {
             return outcome::outcome(ended.clone(), &refused_lookup(call, &ended), call.effects_declared());
         }
@@ -195,7 +202,9 @@ impl Sandbox {
         let Some(row) = row else {
             return match (code, &asked.stop) {
                 (Some(code), stop) => Some(refused(code, stop.as_ref().map(ToString::to_string))),
-                (None, Some(stop)) => Some(Seen { view: None, fate: Fate::NoEffect, reworded: false, reason: Some(stop.to_string()) }),
+                (None, Some(stop)) => {
+                    Some(Seen { view: None, fate: Fate::NoEffect, reworded: false, reason: Some(stop.to_string()) })
+                }
                 // The guest was ended before anything was written down.
                 (None, None) => None,
             };
@@ -233,7 +242,9 @@ impl Sandbox {
 
 async fn run(call: Arc<Call>, arguments: Vec<wasmtime::component::Val>) -> Ended {
     let log = Log::new(call.limits.log_bytes_max);
-    let Some((tool, description)) = call.component.tool(&call.tool) else { return Ended::Trapped("there is no such tool".to_owned()) };
+    let Some((tool, description)) = call.component.tool(&call.tool) else {
+        return Ended::Trapped("there is no such tool".to_owned());
+    };
     let component = Arc::clone(&call.component);
     let ended = guest::run(&component, tool, Arc::clone(&call), arguments, &log).await;
     call.close();
@@ -251,6 +262,7 @@ async fn run(call: Arc<Call>, arguments: Vec<wasmtime::component::Val>) -> Ended
 fn returned(values: &[wasmtime::component::Val], description: &ToolDescription, max: usize) -> Ended {
     let fits = |value: &Value| value.to_string().len() <= max;
     match convert::result_to_json(values, description) {
+        Err(error) if error.too_large => Ended::Limit("result".to_owned()),
         Err(error) => Ended::Trapped(error.to_string()),
         Ok(convert::ToolResult::Ok(value)) if fits(&value) => Ended::Returned(value),
         Ok(convert::ToolResult::Err(value)) if fits(&value) => Ended::Failed(value),
@@ -261,10 +273,16 @@ fn returned(values: &[wasmtime::component::Val], description: &ToolDescription, 
 fn check_context(context: &BTreeMap<String, String>) -> Result<(), String> {
     for (name, value) in context {
         if !CONTEXT_NAMES.contains(&name.as_str()) {
-            return Err(format!("{} is no fact of the context; the facts are {}", oncegate_contract::safe_text(name), CONTEXT_NAMES.join(", ")));
+            return Err(format!(
+                "{} is no fact of the context; the facts are {}",
+                oncegate_contract::safe_text(name),
+                CONTEXT_NAMES.join(", ")
+            ));
         }
         if value.is_empty() || value.len() > CONTEXT_VALUE_BYTES_MAX || value.chars().any(char::is_control) {
-            return Err(format!("the fact {name} must have 1 to {CONTEXT_VALUE_BYTES_MAX} bytes and no control characters"));
+            return Err(format!(
+                "the fact {name} must have 1 to {CONTEXT_VALUE_BYTES_MAX} bytes and no control characters"
+            ));
         }
     }
     Ok(())

@@ -67,21 +67,14 @@ fn of_kind(kind: &WitKind) -> Value {
         WitKind::Bytes => json!({"type": "string", "contentEncoding": "base64"}),
         WitKind::List(item) => json!({"type": "array", "items": of(item)}),
         WitKind::Option(item) => json!({"anyOf": [of(item), {"type": "null"}]}),
-        WitKind::Result(ok, err) => one_of([
-            ("ok", ok.as_deref(), None),
-            ("err", err.as_deref(), None),
-        ]),
+        WitKind::Result(ok, err) => one_of([("ok", ok.as_deref(), None), ("err", err.as_deref(), None)]),
         WitKind::Tuple(items) => tuple(items),
-        WitKind::Record(fields) => object(
-            fields
-                .iter()
-                .map(|f: &WitField| (f.name.as_str(), &f.ty, f.docs.as_deref())),
-        ),
-        WitKind::Variant(cases) => one_of(
-            cases
-                .iter()
-                .map(|c: &WitCase| (c.name.as_str(), c.ty.as_ref(), c.docs.as_deref())),
-        ),
+        WitKind::Record(fields) => {
+            object(fields.iter().map(|f: &WitField| (f.name.as_str(), &f.ty, f.docs.as_deref())))
+        }
+        WitKind::Variant(cases) => {
+            one_of(cases.iter().map(|c: &WitCase| (c.name.as_str(), c.ty.as_ref(), c.docs.as_deref())))
+        }
         WitKind::Enum(labels) => enumeration(labels),
         WitKind::Flags(labels) => {
             json!({"type": "array", "items": enumeration(labels), "uniqueItems": true})
@@ -103,9 +96,7 @@ fn tuple(items: &[WitType]) -> Value {
     json!({"type": "array", "prefixItems": prefix, "items": false, "minItems": items.len(), "maxItems": items.len()})
 }
 
-fn object<'a>(
-    properties: impl Iterator<Item = (&'a str, &'a WitType, Option<&'a str>)>,
-) -> Value {
+fn object<'a>(properties: impl Iterator<Item = (&'a str, &'a WitType, Option<&'a str>)>) -> Value {
     let mut schemas = Map::new();
     let mut required = Vec::new();
     for (name, ty, docs) in properties {
@@ -118,9 +109,7 @@ fn object<'a>(
     json!({"type": "object", "properties": schemas, "required": required, "additionalProperties": false})
 }
 
-fn one_of<'a>(
-    cases: impl IntoIterator<Item = (&'a str, Option<&'a WitType>, Option<&'a str>)>,
-) -> Value {
+fn one_of<'a>(cases: impl IntoIterator<Item = (&'a str, Option<&'a WitType>, Option<&'a str>)>) -> Value {
     let alternatives: Vec<Value> = cases
         .into_iter()
         .map(|(name, ty, docs)| {
@@ -140,10 +129,8 @@ fn one_of<'a>(
 /// A JSON Schema `enum` has no place for a text per value, so the texts go into the description.
 fn enumeration(labels: &[WitLabel]) -> Value {
     let names: Vec<&str> = labels.iter().map(|label| label.name.as_str()).collect();
-    let texts: Vec<String> = labels
-        .iter()
-        .filter_map(|label| Some(format!("`{}`: {}", label.name, label.docs.as_deref()?)))
-        .collect();
+    let texts: Vec<String> =
+        labels.iter().filter_map(|label| Some(format!("`{}`: {}", label.name, label.docs.as_deref()?))).collect();
     let docs = (!texts.is_empty()).then(|| texts.join("\n"));
     described(json!({"type": "string", "enum": names}), docs.as_deref())
 }

@@ -58,7 +58,14 @@ struct Rule<'a> {
 }
 
 /// Looks for an effect that nobody knows of, and records what was found.
-pub(crate) async fn settle(host: &Host, book: &Book, key: [u8; 32], row: &Effect, component: &[u8; 32], patience: Patience) -> Result<Settled, AttemptError> {
+pub(crate) async fn settle(
+    host: &Host,
+    book: &Book,
+    key: [u8; 32],
+    row: &Effect,
+    component: &[u8; 32],
+    patience: Patience,
+) -> Result<Settled, AttemptError> {
     let Some(dispatch) = row.dispatch.as_deref() else { return Ok(Settled::Open("nothing was sent".to_owned())) };
     let contract = host.contract(book, dispatch.contract).await?;
     let rule = Rule { host, book, key, dispatch, contract, component: *component };
@@ -84,7 +91,10 @@ type Seen = Result<(Matches, Found), String>;
 
 impl Rule<'_> {
     fn operation(&self) -> Result<&Operation, String> {
-        self.contract.operations.get(&self.dispatch.operation).ok_or_else(|| "its contract has no such operation".to_owned())
+        self.contract
+            .operations
+            .get(&self.dispatch.operation)
+            .ok_or_else(|| "its contract has no such operation".to_owned())
     }
 
     async fn look(&self) -> Result<Seen, AttemptError> {
@@ -114,16 +124,24 @@ impl Rule<'_> {
         let values = oncegate_contract::settle_fields(operation, resolved, downstream_key);
         let context = BTreeMap::from([("tenant".to_owned(), self.dispatch.tenant.clone())]);
         let fields = oncegate_contract::resolve_host(lookup, &context, &values).map_err(|error| error.to_string())?;
-        let grant = policy::decide(&self.host.policy, &self.contract, &self.component, &self.dispatch.tenant, &lookup.name)
-            .map_err(|denied| format!("the settle lookup is not permitted: {}", denied.for_operator()))?;
-        let found = lookup::send(self.host, lookup, &grant, &fields, &self.dispatch.tenant).await.map_err(|stop| stop.to_string())?;
+        let grant =
+            policy::decide(&self.host.policy, &self.contract, &self.component, &self.dispatch.tenant, &lookup.name)
+                .map_err(|denied| format!("the settle lookup is not permitted: {}", denied.for_operator()))?;
+        let found = lookup::send(self.host, lookup, &grant, &fields, &self.dispatch.tenant)
+            .await
+            .map_err(|stop| stop.to_string())?;
         self.judge(resolved, downstream_key, taken, found)
     }
 
     fn judge(&self, resolved: &Resolved, downstream_key: &str, taken: &[String], found: Found) -> Seen {
         let operation = self.operation()?;
-        let lookup = operation.settle.as_ref().and_then(|settle| self.contract.operations.get(&settle.operation)).ok_or("no settle lookup")?;
-        let matches = oncegate_contract::match_candidates(operation, lookup, resolved, downstream_key, &found.answer, taken);
+        let lookup = operation
+            .settle
+            .as_ref()
+            .and_then(|settle| self.contract.operations.get(&settle.operation))
+            .ok_or("no settle lookup")?;
+        let matches =
+            oncegate_contract::match_candidates(operation, lookup, resolved, downstream_key, &found.answer, taken);
         Ok((matches, found))
     }
 
@@ -133,7 +151,9 @@ impl Rule<'_> {
             Ok(operation) => operation.settle.as_ref().and_then(|settle| settle.absent_after),
             Err(why) => return Ok(Err(why)),
         };
-        let Some(after) = after else { return Ok(Err("it was not found, and the contract does not say when that proves anything".to_owned())) };
+        let Some(after) = after else {
+            return Ok(Err("it was not found, and the contract does not say when that proves anything".to_owned()));
+        };
         let Some(stopped_for) = self.host.stopped_for(self.book, row) else {
             return Ok(Err("it was not found, but its sender is not known to have stopped".to_owned()));
         };
@@ -174,7 +194,8 @@ impl Rule<'_> {
                 tried += 1;
                 let stored = self.book.effects.ledger.load(&dispatch.fields).await.map_err(EffectsError::from)?;
                 let resolved: Resolved = decode(&stored)?;
-                if let Ok((Matches::One { receipt: seen, .. }, _)) = self.ask(&resolved, &dispatch.downstream_key, &[]).await
+                if let Ok((Matches::One { receipt: seen, .. }, _)) =
+                    self.ask(&resolved, &dispatch.downstream_key, &[]).await
                     && seen == *receipt
                 {
                     return Ok(Some(seen));
@@ -213,7 +234,8 @@ impl Rule<'_> {
         let row = self.book.effects.get(id.id).await.map_err(EffectsError::from)?;
         let same = |other: &Dispatch| {
             let ours = self.dispatch;
-            (&other.tenant, &other.account, &other.owner, &other.operation) == (&ours.tenant, &ours.account, &ours.owner, &ours.operation)
+            (&other.tenant, &other.account, &other.owner, &other.operation)
+                == (&ours.tenant, &ours.account, &ours.owner, &ours.operation)
         };
         Ok(row.filter(|row| row.dispatch.as_deref().is_some_and(same)))
     }
@@ -252,17 +274,32 @@ async fn confirm_row(host: &Host, book: &Book, key: [u8; 32], component: [u8; 32
 }
 
 /// Brings one row as far as it can be known: lost senders, stored answers, lookups, confirmation.
-pub(crate) async fn refresh(host: &Arc<Host>, book: &Book, key: [u8; 32], component: Option<&[u8; 32]>, patience: Patience) -> Result<Option<Effect>, AttemptError> {
+pub(crate) async fn refresh(
+    host: &Arc<Host>,
+    book: &Book,
+    key: [u8; 32],
+    component: Option<&[u8; 32]>,
+    patience: Patience,
+) -> Result<Option<Effect>, AttemptError> {
     refresh_saying(host, book, key, component, patience).await.map(|(row, _)| row)
 }
 
 /// As [`refresh`], and why a look did not settle the row.
-pub(crate) async fn refresh_saying(host: &Arc<Host>, book: &Book, key: [u8; 32], component: Option<&[u8; 32]>, patience: Patience) -> Result<(Option<Effect>, Option<String>), AttemptError> {
+pub(crate) async fn refresh_saying(
+    host: &Arc<Host>,
+    book: &Book,
+    key: [u8; 32],
+    component: Option<&[u8; 32]>,
+    patience: Patience,
+) -> Result<(Option<Effect>, Option<String>), AttemptError> {
     let mut settled = false;
     for _ in 0..STEPS_MAX {
         let Some(row) = book.effects.get(key).await.map_err(EffectsError::from)? else { return Ok((None, None)) };
         let sender = host.sender(book, &row);
-        let component = component.copied().or_else(|| row.dispatch.as_deref().map(|dispatch| dispatch.component)).unwrap_or_default();
+        let component = component
+            .copied()
+            .or_else(|| row.dispatch.as_deref().map(|dispatch| dispatch.component))
+            .unwrap_or_default();
         match oncegate_ledger::state::answer(Some(&row), &[], sender) {
             Answer::SenderLost => {
                 attempt::lost(host, book, key, &row, sender == oncegate_ledger::state::Sender::Stopped).await?;

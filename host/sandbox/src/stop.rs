@@ -65,7 +65,11 @@ impl Stop {
             Self::RecipeChanged => Code::RecipeChanged,
             Self::SequenceGap(_) => Code::SequenceGap,
             Self::LedgerUnavailable(_) => Code::LedgerUnavailable,
-            Self::InProgress | Self::Unsettled(_) | Self::AwaitingApproval | Self::NotSent(_) | Self::Unavailable(_) => return None,
+            Self::InProgress
+            | Self::Unsettled(_)
+            | Self::AwaitingApproval
+            | Self::NotSent(_)
+            | Self::Unavailable(_) => return None,
         })
     }
 }

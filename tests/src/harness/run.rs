@@ -71,9 +71,7 @@ impl Run {
     pub fn status(&self) -> Result<String> {
         let json = self.json()?;
         let status = json["status"].as_str();
-        Ok(status
-            .with_context(|| format!("no `status` in {json}"))?
-            .to_owned())
+        Ok(status.with_context(|| format!("no `status` in {json}"))?.to_owned())
     }
 }
 
@@ -107,12 +105,7 @@ impl Running {
             stderr.read_to_end(&mut bytes).ok();
             bytes
         });
-        Ok(Self {
-            child,
-            started: Instant::now(),
-            lines,
-            errors: Some(errors),
-        })
+        Ok(Self { child, started: Instant::now(), lines, errors: Some(errors) })
     }
 
     /// Writes one line to standard input.
@@ -135,9 +128,7 @@ impl Running {
     /// # Errors
     /// None came in that time.
     pub fn read_line(&self, within: Duration) -> Result<String> {
-        self.lines
-            .recv_timeout(within)
-            .with_context(|| format!("no line of output within {within:?}"))
+        self.lines.recv_timeout(within).with_context(|| format!("no line of output within {within:?}"))
     }
 
     /// The process's number, for a signal of the test's own.
@@ -182,11 +173,8 @@ impl Running {
             stdout.push('\n');
         }
         let errors = self.errors.take().map(thread::JoinHandle::join);
-        let output = Output {
-            status,
-            stdout: stdout.into_bytes(),
-            stderr: errors.and_then(Result::ok).unwrap_or_default(),
-        };
+        let output =
+            Output { status, stdout: stdout.into_bytes(), stderr: errors.and_then(Result::ok).unwrap_or_default() };
         Ok(Run::from(output, took))
     }
 }

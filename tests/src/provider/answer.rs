@@ -44,12 +44,7 @@ pub(super) fn write_clean(mut stream: &TcpStream, reply: &Reply) -> io::Result<(
 }
 
 /// Writes what a mode makes of an answer; true when the connection is over.
-pub(super) fn write(
-    mut stream: &TcpStream,
-    reply: &Reply,
-    mode: Mode,
-    head_only: bool,
-) -> io::Result<bool> {
+pub(super) fn write(mut stream: &TcpStream, reply: &Reply, mode: Mode, head_only: bool) -> io::Result<bool> {
     match mode {
         Mode::HangBefore | Mode::CompleteThenHang => hang(stream),
         Mode::CompleteThenReset => reset(stream)?,
@@ -107,10 +102,7 @@ fn changed(reply: &Reply, mode: Mode) -> Reply {
 }
 
 fn with_body(reply: &Reply, body: Vec<u8>) -> Reply {
-    Reply {
-        body,
-        ..reply.clone()
-    }
+    Reply { body, ..reply.clone() }
 }
 
 fn write_slowly(mut stream: &TcpStream, reply: &Reply) -> io::Result<()> {
@@ -125,9 +117,7 @@ fn write_slowly(mut stream: &TcpStream, reply: &Reply) -> io::Result<()> {
 
 /// Says nothing until the peer has gone.
 fn hang(stream: &TcpStream) {
-    wait_for_close(stream, |mut stream| {
-        stream.read(&mut [0; 1024]).is_ok_and(|n| n > 0)
-    });
+    wait_for_close(stream, |mut stream| stream.read(&mut [0; 1024]).is_ok_and(|n| n > 0));
 }
 
 fn wait_for_close(stream: &TcpStream, mut is_open: impl FnMut(&TcpStream) -> bool) {
@@ -142,8 +132,5 @@ fn wait_for_close(stream: &TcpStream, mut is_open: impl FnMut(&TcpStream) -> boo
 
 /// Makes the close that follows a reset in place of an orderly end.
 fn reset(stream: &TcpStream) -> io::Result<()> {
-    Ok(rustix::net::sockopt::set_socket_linger(
-        stream,
-        Some(Duration::ZERO),
-    )?)
+    Ok(rustix::net::sockopt::set_socket_linger(stream, Some(Duration::ZERO))?)
 }

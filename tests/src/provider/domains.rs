@@ -101,8 +101,7 @@ impl World {
         for (kind, objects) in kinds {
             for object in objects.as_array().into_iter().flatten() {
                 let id = object["id"].as_str().ok_or("a seed needs a text `id`")?;
-                self.seeds
-                    .insert((kind.clone(), id.to_owned()), object.clone());
+                self.seeds.insert((kind.clone(), id.to_owned()), object.clone());
             }
         }
         Ok(())
@@ -118,15 +117,9 @@ impl World {
             ("GET", "/v1/emails") => self.list("email", "to", request, now_ms),
             ("GET", "/v1/notes") => self.list("note", "thread", request, now_ms),
             ("GET" | "HEAD", "/v1/account") => Reply::json(200, &json!({ "id": "acct_test" })),
-            ("GET" | "HEAD", path) if path.starts_with("/returns/") => {
-                self.one("returns", &request.last_segment())
-            }
-            ("GET" | "HEAD", path) if path.starts_with("/orders/") => {
-                self.one("orders", &request.last_segment())
-            }
-            ("GET" | "HEAD", path) if path.starts_with("/customers/") => {
-                self.one("customers", &request.last_segment())
-            }
+            ("GET" | "HEAD", path) if path.starts_with("/returns/") => self.one("returns", &request.last_segment()),
+            ("GET" | "HEAD", path) if path.starts_with("/orders/") => self.one("orders", &request.last_segment()),
+            ("GET" | "HEAD", path) if path.starts_with("/customers/") => self.one("customers", &request.last_segment()),
             _ => Reply::error(404, "no_such_path", "there is nothing at this path"),
         }
     }
@@ -140,11 +133,7 @@ impl World {
 
     /// A seeded object, else one of those that every provider has: `R-…`, `O-…`, `C-…` and digits.
     fn find(&self, kind: &str, id: &str) -> Option<Value> {
-        let mut object = self
-            .seeds
-            .get(&(kind.to_owned(), id.to_owned()))
-            .cloned()
-            .or_else(|| standing(kind, id))?;
+        let mut object = self.seeds.get(&(kind.to_owned(), id.to_owned())).cloned().or_else(|| standing(kind, id))?;
         let charge = object["charge"].as_str().unwrap_or_default();
         if kind == "returns" && self.settings.shop_follows && self.refunded(charge) {
             object["status"] = json!("refunded");
@@ -153,9 +142,7 @@ impl World {
     }
 
     fn refunded(&self, charge: &str) -> bool {
-        self.effects
-            .iter()
-            .any(|effect| effect.kind == "refund" && effect.object["charge"] == charge)
+        self.effects.iter().any(|effect| effect.kind == "refund" && effect.object["charge"] == charge)
     }
 
     fn list(&self, kind: &str, by: &str, request: &Request, now_ms: u64) -> Reply {
@@ -172,10 +159,7 @@ impl World {
             .map(|effect| &effect.object)
             .filter(|object| wanted.is_none_or(|wanted| object[by] == wanted))
             .collect();
-        Reply::json(
-            200,
-            &json!({ "object": "list", "data": data, "has_more": false }),
-        )
+        Reply::json(200, &json!({ "object": "list", "data": data, "has_more": false }))
     }
 
     fn create(&mut self, kind: &str, request: &Request, now_ms: u64) -> Reply {
@@ -193,23 +177,13 @@ impl World {
             Err(refusal) => refusal,
         };
         if dedupe != Dedupe::None {
-            let remembered = Remembered {
-                at_ms: now_ms,
-                body: request.body.clone(),
-                reply: reply.clone(),
-            };
+            let remembered = Remembered { at_ms: now_ms, body: request.body.clone(), reply: reply.clone() };
             self.remembered.insert(slot, remembered);
         }
         reply
     }
 
-    fn repeat(
-        &self,
-        dedupe: Dedupe,
-        slot: &(String, String),
-        request: &Request,
-        now_ms: u64,
-    ) -> Option<Reply> {
+    fn repeat(&self, dedupe: Dedupe, slot: &(String, String), request: &Request, now_ms: u64) -> Option<Reply> {
         let first = self.remembered.get(slot)?;
         if dedupe == Dedupe::None || now_ms - first.at_ms > self.settings.dedupe_window_ms {
             return None;
@@ -231,11 +205,7 @@ impl World {
         }
         let mut object: Value = serde_json::from_slice(&request.body)
             .map_err(|_| Reply::error(400, "bad_json", "the body is no JSON document"))?;
-        let needed = if kind == "email" {
-            ["to", "subject"]
-        } else {
-            ["thread", "text"]
-        };
+        let needed = if kind == "email" { ["to", "subject"] } else { ["thread", "text"] };
         for name in needed {
             if !object[name].is_string() {
                 let message = format!("`{name}` has to be a text");
@@ -280,9 +250,10 @@ impl World {
 
     /// What a charge came to: that of the seeded return that names it, or of any `ch_` and digits.
     fn charge_amount(&self, charge: &str) -> Option<i64> {
-        let seeded = self.seeds.iter().find(|((kind, _), object)| {
-            kind == "returns" && object["charge"].as_str() == Some(charge)
-        });
+        let seeded = self
+            .seeds
+            .iter()
+            .find(|((kind, _), object)| kind == "returns" && object["charge"].as_str() == Some(charge));
         match seeded {
             Some((_, object)) => object["amount"].as_i64(),
             None => digits_after("ch_", charge).map(|_| STANDING_AMOUNT),
@@ -296,12 +267,7 @@ impl World {
         let made = self.count(kind) + 1;
         let id = format!("{}_{made:06}", &kind[..2]);
         object["id"] = json!(id);
-        self.effects.push(Effect {
-            kind: kind.to_owned(),
-            id,
-            at_ms: now_ms,
-            object: object.clone(),
-        });
+        self.effects.push(Effect { kind: kind.to_owned(), id, at_ms: now_ms, object: object.clone() });
         Reply::json(200, &object)
     }
 
@@ -311,28 +277,19 @@ impl World {
             "email" => &["to"],
             _ => &["thread", "text"],
         };
-        self.effects.iter().any(|effect| {
-            effect.kind == kind
-                && identity
-                    .iter()
-                    .all(|name| effect.object[name] == object[name])
-        })
+        self.effects
+            .iter()
+            .any(|effect| effect.kind == kind && identity.iter().all(|name| effect.object[name] == object[name]))
     }
 
     /// How many effects of a kind there were.
     pub fn count(&self, kind: &str) -> usize {
-        self.effects
-            .iter()
-            .filter(|effect| effect.kind == kind)
-            .count()
+        self.effects.iter().filter(|effect| effect.kind == kind).count()
     }
 
     /// How many effects there were, by kind; every kind is named.
     pub fn counts(&self) -> BTreeMap<&'static str, usize> {
-        ["refund", "email", "note"]
-            .into_iter()
-            .map(|kind| (kind, self.count(kind)))
-            .collect()
+        ["refund", "email", "note"].into_iter().map(|kind| (kind, self.count(kind))).collect()
     }
 }
 

@@ -29,10 +29,7 @@ pub struct Request {
 impl Request {
     /// The first header of that lower-case name.
     pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers
-            .iter()
-            .find(|(known, _)| known == name)
-            .map(|(_, value)| value.as_str())
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
     /// The last segment of the path, decoded.
@@ -53,10 +50,7 @@ impl Request {
 
 /// The value of the first pair of that name.
 pub fn value_of<'a>(pairs: &'a [(String, String)], name: &str) -> Option<&'a str> {
-    pairs
-        .iter()
-        .find(|(known, _)| known == name)
-        .map(|(_, value)| value.as_str())
+    pairs.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
 }
 
 fn pairs(text: &str) -> Vec<(String, String)> {
@@ -130,9 +124,7 @@ fn read_body(reader: &mut BufReader<TcpStream>, request: &Request) -> io::Result
     let Some(length) = request.header("content-length") else {
         return Ok(Vec::new());
     };
-    let length = length
-        .parse::<u64>()
-        .map_err(|_| malformed("content-length"))?;
+    let length = length.parse::<u64>().map_err(|_| malformed("content-length"))?;
     read_exactly(reader, length)
 }
 
@@ -156,18 +148,11 @@ fn read_exactly(reader: &mut BufReader<TcpStream>, length: u64) -> io::Result<Ve
     }
     let mut body = Vec::new();
     reader.take(length).read_to_end(&mut body)?;
-    if body.len() as u64 == length {
-        Ok(body)
-    } else {
-        Err(io::ErrorKind::UnexpectedEof.into())
-    }
+    if body.len() as u64 == length { Ok(body) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
 }
 
 fn malformed(what: &str) -> io::Error {
-    io::Error::new(
-        io::ErrorKind::InvalidData,
-        format!("{what} is not HTTP/1.1"),
-    )
+    io::Error::new(io::ErrorKind::InvalidData, format!("{what} is not HTTP/1.1"))
 }
 
 /// An answer before a mode spoils it.
@@ -184,28 +169,18 @@ pub struct Reply {
 impl Reply {
     /// An answer with a JSON body.
     pub fn json(status: u16, body: &serde_json::Value) -> Self {
-        Self {
-            status,
-            headers: Vec::new(),
-            body: body.to_string().into_bytes(),
-        }
+        Self { status, headers: Vec::new(), body: body.to_string().into_bytes() }
     }
 
     /// The provider's refusal in the shape that payment providers use.
     pub fn error(status: u16, code: &str, message: &str) -> Self {
-        Self::json(
-            status,
-            &serde_json::json!({ "error": { "code": code, "message": message } }),
-        )
+        Self::json(status, &serde_json::json!({ "error": { "code": code, "message": message } }))
     }
 
     /// The head, with a body length that may be a lie; none means chunked.
     pub fn head(&self, content_length: Option<usize>) -> Vec<u8> {
-        let mut head = format!(
-            "HTTP/1.1 {} {}\r\nContent-Type: application/json\r\n",
-            self.status,
-            phrase(self.status)
-        );
+        let mut head =
+            format!("HTTP/1.1 {} {}\r\nContent-Type: application/json\r\n", self.status, phrase(self.status));
         for (name, value) in &self.headers {
             head.push_str(&format!("{name}: {value}\r\n"));
         }

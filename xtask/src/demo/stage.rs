@@ -27,31 +27,17 @@ impl Stage {
     /// Builds what is missing and sets everything up in a temporary folder.
     pub(super) fn set() -> Result<Self> {
         let root = root()?;
-        run(Command::new("cargo").current_dir(&root).args([
-            "build",
-            "--quiet",
-            "--workspace",
-            "--bins",
-        ]))?;
+        run(Command::new("cargo").current_dir(&root).args(["build", "--quiet", "--workspace", "--bins"]))?;
         let programs = target_dir()?.join("debug");
         let mut provider = Command::new(programs.join("provider"))
             .stdout(Stdio::piped())
             .spawn()
             .context("the provider does not start")?;
         let mut line = String::new();
-        let output = provider
-            .stdout
-            .take()
-            .context("the provider has no output")?;
+        let output = provider.stdout.take().context("the provider has no output")?;
         BufReader::new(output).read_line(&mut line)?;
-        let address = line
-            .trim()
-            .strip_prefix("listening http://")
-            .context("the provider says no address")?
-            .to_owned();
-        let folder = tempfile::Builder::new()
-            .prefix("oncegate-demo-")
-            .tempdir()?;
+        let address = line.trim().strip_prefix("listening http://").context("the provider says no address")?.to_owned();
+        let folder = tempfile::Builder::new().prefix("oncegate-demo-").tempdir()?;
         let stage = Self {
             folder,
             provider,
@@ -65,12 +51,8 @@ impl Stage {
 
     fn furnish(&self) -> Result<()> {
         fs::write(self.folder.path().join("policy.toml"), self.policy()?)?;
-        run(self
-            .command()
-            .args(["ledger", "init"])
-            .stdout(Stdio::null()))?;
-        let returned =
-            json!({ "id": "R-1001", "charge": "ch_1001", "amount": 5_000, "status": "received" });
+        run(self.command().args(["ledger", "init"]).stdout(Stdio::null()))?;
+        let returned = json!({ "id": "R-1001", "charge": "ch_1001", "amount": 5_000, "status": "received" });
         self.post("/_seed", &json!({ "returns": [returned] }))
     }
 
@@ -109,9 +91,7 @@ attach = "500ms"
 
     fn command(&self) -> Command {
         let mut command = Command::new(&self.oncegate);
-        command
-            .env("ONCEGATE_HOME", self.folder.path())
-            .env("PAY_KEY", SECRET);
+        command.env("ONCEGATE_HOME", self.folder.path()).env("PAY_KEY", SECRET);
         command
     }
 
@@ -120,14 +100,7 @@ attach = "500ms"
         let arguments = json!({ "return_id": "R-1001", "amount": amount, "reason": reason });
         let mut child = self
             .command()
-            .args([
-                "call",
-                "--json",
-                "--context",
-                "tenant=acme",
-                "--context",
-                &format!("run={run}"),
-            ])
+            .args(["call", "--json", "--context", "tenant=acme", "--context", &format!("run={run}")])
             .arg(&self.component)
             .args(["issue-refund", "--args", &arguments.to_string()])
             .stdout(Stdio::piped())
@@ -140,9 +113,7 @@ attach = "500ms"
     /// How many refunds the provider has made.
     pub(super) fn effects(&self) -> Result<u64> {
         let counts = self.ask("GET", "/_effects", "")?;
-        counts["counts"]["refund"]
-            .as_u64()
-            .context("the provider counts nothing")
+        counts["counts"]["refund"].as_u64().context("the provider counts nothing")
     }
 
     /// Tells the provider how to go wrong.
@@ -163,9 +134,7 @@ attach = "500ms"
         )?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer)?;
-        let (head, body) = answer
-            .split_once("\r\n\r\n")
-            .context("the provider gave no answer")?;
+        let (head, body) = answer.split_once("\r\n\r\n").context("the provider gave no answer")?;
         if !head.starts_with("HTTP/1.1 200") {
             bail!("the provider answered {method} {path} with {head}");
         }
@@ -211,16 +180,8 @@ impl Call {
 }
 
 fn target_dir() -> Result<PathBuf> {
-    let metadata = printed(Command::new("cargo").current_dir(root()?).args([
-        "metadata",
-        "--format-version",
-        "1",
-        "--no-deps",
-    ]))?;
+    let metadata =
+        printed(Command::new("cargo").current_dir(root()?).args(["metadata", "--format-version", "1", "--no-deps"]))?;
     let metadata: Value = serde_json::from_str(&metadata)?;
-    Ok(PathBuf::from(
-        metadata["target_directory"]
-            .as_str()
-            .context("cargo names no target directory")?,
-    ))
+    Ok(PathBuf::from(metadata["target_directory"].as_str().context("cargo names no target directory")?))
 }

@@ -38,15 +38,11 @@ pub(super) fn install() -> Result<()> {
         return Ok(());
     }
     let apt = |words: &[&str]| {
-        run(Command::new("apt-get")
-            .env("DEBIAN_FRONTEND", "noninteractive")
-            .arg("--quiet=2")
-            .args(words))
+        run(Command::new("apt-get").env("DEBIAN_FRONTEND", "noninteractive").arg("--quiet=2").args(words))
     };
     apt(&["update"]).context("cannot read Debian's package lists; are you root?")?;
     let install = ["install", "--yes", "--no-install-recommends"];
-    apt(&[&install, PACKAGES].concat())
-        .with_context(|| format!("cannot install {}", PACKAGES.join(", ")))
+    apt(&[&install, PACKAGES].concat()).with_context(|| format!("cannot install {}", PACKAGES.join(", ")))
 }
 
 /// A cargo that builds the standard library together with the guest.
@@ -58,20 +54,14 @@ pub(super) fn cargo() -> Result<Command> {
     let flags = [
         format!("-Lnative={C_LIBRARY}"),
         format!("-Clink-arg={C_LIBRARY}/crt1-reactor.o"),
-        format!(
-            "-Clink-arg=--wasm-ld-path={}",
-            linkers.join("gcc-ld/wasm-ld").display()
-        ),
+        format!("-Clink-arg=--wasm-ld-path={}", linkers.join("gcc-ld/wasm-ld").display()),
     ];
     let mut cargo = Command::new("/usr/bin/cargo");
     cargo
         .env("RUSTC", "/usr/bin/rustc")
         // Debian's stable compiler has no `-Z` flags without it.
         .env("RUSTC_BOOTSTRAP", "1")
-        .env(
-            "CARGO_TARGET_WASM32_WASIP2_LINKER",
-            linkers.join("wasm-component-ld"),
-        )
+        .env("CARGO_TARGET_WASM32_WASIP2_LINKER", linkers.join("wasm-component-ld"))
         // One flag for each separator: the toolchain's path may have spaces in it.
         .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\u{1f}"))
         // A `cargo xtask` run sets these for rustup's cargo.
@@ -86,15 +76,9 @@ pub(super) fn cargo() -> Result<Command> {
 fn linkers() -> Result<PathBuf> {
     let sysroot = printed(Command::new("rustc").args(["--print", "sysroot"]))?;
     let host = printed(Command::new("rustc").args(["--print", "host-tuple"]))?;
-    let folder = PathBuf::from(sysroot)
-        .join("lib/rustlib")
-        .join(host)
-        .join("bin");
+    let folder = PathBuf::from(sysroot).join("lib/rustlib").join(host).join("bin");
     if !folder.join("wasm-component-ld").exists() {
-        bail!(
-            "{} has no wasm-component-ld; rustup's toolchain has one",
-            folder.display()
-        );
+        bail!("{} has no wasm-component-ld; rustup's toolchain has one", folder.display());
     }
     Ok(folder)
 }

@@ -10,8 +10,8 @@ const EXPONENTS: &[(usize, &[&str])] = &[
     (
         0,
         &[
-            "BIF", "CLP", "DJF", "GNF", "ISK", "JPY", "KMF", "KRW", "PYG", "RWF", "UGX", "UYI",
-            "VND", "VUV", "XAF", "XOF", "XPF",
+            "BIF", "CLP", "DJF", "GNF", "ISK", "JPY", "KMF", "KRW", "PYG", "RWF", "UGX", "UYI", "VND", "VUV", "XAF",
+            "XOF", "XPF",
         ],
     ),
     (3, &["BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND"]),
@@ -44,11 +44,7 @@ impl Money {
             Value::Text(text) => minor_units(amount_text(text, &code)?, exponent)?,
             other => return Err(format!("{} is not an amount", other.type_name())),
         };
-        Ok(Self {
-            minor,
-            code,
-            exponent,
-        })
+        Ok(Self { minor, code, exponent })
     }
 
     pub(crate) fn normal(&self) -> String {
@@ -56,32 +52,21 @@ impl Money {
     }
 
     pub(crate) fn minor(&self) -> Result<i64, String> {
-        self.minor
-            .parse()
-            .map_err(|_| "the amount is too large".into())
+        self.minor.parse().map_err(|_| "the amount is too large".into())
     }
 
     /// The amount in major units with the currency's full number of decimals.
     pub(crate) fn major(&self) -> String {
-        let (sign, digits) = self
-            .minor
-            .strip_prefix('-')
-            .map_or(("", self.minor.as_str()), |d| ("-", d));
+        let (sign, digits) = self.minor.strip_prefix('-').map_or(("", self.minor.as_str()), |d| ("-", d));
         let padded = format!("{digits:0>width$}", width = self.exponent + 1);
         let (whole, fraction) = padded.split_at(padded.len() - self.exponent);
-        if fraction.is_empty() {
-            format!("{sign}{whole}")
-        } else {
-            format!("{sign}{whole}.{fraction}")
-        }
+        if fraction.is_empty() { format!("{sign}{whole}") } else { format!("{sign}{whole}.{fraction}") }
     }
 }
 
 fn minor_units(major: &str, exponent: usize) -> Result<String, String> {
     let decimal = Decimal::parse(major)?;
-    decimal
-        .scaled(exponent)
-        .ok_or_else(|| format!("this currency has {exponent} decimals; the amount has more"))
+    decimal.scaled(exponent).ok_or_else(|| format!("this currency has {exponent} decimals; the amount has more"))
 }
 
 /// The number in `500`, `500.00 USD` or `USD 500`.

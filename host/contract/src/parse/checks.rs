@@ -17,13 +17,7 @@ pub(super) fn check(text: &Text<'_>, parts: &Parts) {
     for (name, operation) in &parts.operations {
         let path = format!("operation.{name}");
         let partial = text.is_partial(&format!("{path}.fields"));
-        let at = At {
-            text,
-            path,
-            operation,
-            parts,
-            partial,
-        };
+        let at = At { text, path, operation, parts, partial };
         at.class();
         at.request();
         at.places();
@@ -57,11 +51,7 @@ struct At<'a> {
 
 impl At<'_> {
     fn error(&self, key: &str, message: impl Into<String>) {
-        let path = if key.is_empty() {
-            self.path.clone()
-        } else {
-            format!("{}.{key}", self.path)
-        };
+        let path = if key.is_empty() { self.path.clone() } else { format!("{}.{key}", self.path) };
         self.text.error_at(&path, message);
     }
 
@@ -78,22 +68,11 @@ impl At<'_> {
         if !self.keyed() {
             return self.class_none();
         }
-        if self
-            .parts
-            .component
-            .as_ref()
-            .is_some_and(|c| c.effect == EffectClass::None)
-        {
-            self.error(
-                "effect",
-                "the component says effect = \"none\", so no operation of it may be keyed",
-            );
+        if self.parts.component.as_ref().is_some_and(|c| c.effect == EffectClass::None) {
+            self.error("effect", "the component says effect = \"none\", so no operation of it may be keyed");
         }
         if op.action.is_none() && !self.written("action") {
-            self.error(
-                "",
-                "a keyed operation needs \"action\": one word that says what happens",
-            );
+            self.error("", "a keyed operation needs \"action\": one word that says what happens");
         }
         let told = self.written("receipt") || self.written("status-is-proof");
         if !told {
@@ -101,16 +80,10 @@ impl At<'_> {
         }
         let keys = op.fields.iter().filter(|f| f.role == Role::Key).count();
         if keys == 0 && op.repeat.is_none() && !self.partial {
-            self.error(
-                "",
-                "a keyed operation needs at least one field with role = \"key\"",
-            );
+            self.error("", "a keyed operation needs at least one field with role = \"key\"");
         }
         if !op.found_when.is_empty() {
-            self.error(
-                "found-when",
-                "\"found-when\" belongs to operations with effect = \"none\"",
-            );
+            self.error("found-when", "\"found-when\" belongs to operations with effect = \"none\"");
         }
         self.proofs();
     }
@@ -137,19 +110,12 @@ impl At<'_> {
             ("was", !op.was.is_empty()),
         ];
         for (key, _) in misplaced.iter().filter(|(_, present)| *present) {
-            self.error(
-                key,
-                "an operation with effect = \"none\" has no effect to say this about",
-            );
+            self.error(key, "an operation with effect = \"none\" has no effect to say this about");
         }
         for (i, condition) in op.found_when.iter().enumerate() {
-            let success =
-                |s: &StatusMatch| matches!(s, StatusMatch::Code(200..=299) | StatusMatch::Class(2));
+            let success = |s: &StatusMatch| matches!(s, StatusMatch::Code(200..=299) | StatusMatch::Class(2));
             if !condition.status.iter().all(success) {
-                self.error(
-                    "found-when",
-                    format!("condition {i}: only a 2xx answer can be found"),
-                );
+                self.error("found-when", format!("condition {i}: only a 2xx answer can be found"));
             }
         }
     }
@@ -158,27 +124,27 @@ impl At<'_> {
     fn proofs(&self) {
         for condition in &self.operation.no_effect_when {
             if condition.status.is_empty() {
+                self.error("no-effect-when", "proof that nothing happened names its \"status\"");
+            }
+            let success = |s: &StatusMatch| matches!(s, StatusMatch::Code(200..=299) | StatusMatch::Class(2));
+            if condition.test.is_none() && condition.status.iter().any(success) {
                 self.error(
                     "no-effect-when",
-                    "proof that nothing happened names its \"status\"",
+                    "a 2xx status alone is no proof that nothing happened; add \"at\" and \"equals\"",
                 );
             }
-            let success =
-                |s: &StatusMatch| matches!(s, StatusMatch::Code(200..=299) | StatusMatch::Class(2));
-            if condition.test.is_none() && condition.status.iter().any(success) {
-                self.error("no-effect-when", "a 2xx status alone is no proof that nothing happened; add \"at\" and \"equals\"");
-            }
             if condition.test.is_none() && condition.status.contains(&StatusMatch::Class(5)) {
-                self.error("no-effect-when", "\"5xx\" is no proof: the provider may have finished first; list exact statuses");
+                self.error(
+                    "no-effect-when",
+                    "\"5xx\" is no proof: the provider may have finished first; list exact statuses",
+                );
             }
         }
     }
 
     fn request(&self) {
         let op = self.operation;
-        if !self.parts.endpoints.contains_key(&op.endpoint)
-            && !self.parts.broken.contains(&op.endpoint)
-        {
+        if !self.parts.endpoints.contains_key(&op.endpoint) && !self.parts.broken.contains(&op.endpoint) {
             self.error("request", format!("there is no [endpoint.{}]", op.endpoint));
         }
         if op.body != BodyKind::None && matches!(op.method.as_str(), "GET" | "HEAD") {
@@ -195,16 +161,9 @@ impl At<'_> {
                 self.error("request", format!("no field is at = \"path:{name}\""));
             }
         }
-        let bodies = op
-            .fields
-            .iter()
-            .filter(|f| f.at == Some(Place::Body))
-            .count();
+        let bodies = op.fields.iter().filter(|f| f.at == Some(Place::Body)).count();
         if op.body == BodyKind::Bytes && bodies != 1 && !self.partial {
-            self.error(
-                "body",
-                "body = \"bytes\" needs exactly one field at = \"body\"",
-            );
+            self.error("body", "body = \"bytes\" needs exactly one field at = \"body\"");
         }
     }
 
@@ -212,42 +171,22 @@ impl At<'_> {
     fn places(&self) {
         let op = self.operation;
         let mut taken: Vec<(String, Place)> = Vec::new();
-        let constants = op
-            .path
-            .query
-            .iter()
-            .map(|(name, _)| ("request".to_owned(), Place::Query(name.clone())));
+        let constants = op.path.query.iter().map(|(name, _)| ("request".to_owned(), Place::Query(name.clone())));
         let fields = op.fields.iter().enumerate();
         let fields = fields.filter_map(|(i, f)| Some((format!("fields[{i}].at"), f.at.clone()?)));
-        let reference = op
-            .reference
-            .iter()
-            .map(|p| ("reference".to_owned(), p.clone()));
-        let dedupe = op
-            .provider
-            .at
-            .iter()
-            .filter(|p| op.reference.as_ref() != Some(*p));
+        let reference = op.reference.iter().map(|p| ("reference".to_owned(), p.clone()));
+        let dedupe = op.provider.at.iter().filter(|p| op.reference.as_ref() != Some(*p));
         let dedupe = dedupe.map(|p| ("provider.dedupe-at".to_owned(), p.clone()));
         for (key, place) in constants.chain(fields).chain(reference).chain(dedupe) {
             if let Some((other, _)) = taken.iter().find(|(_, t)| clash(t, &place)) {
-                self.error(
-                    &key,
-                    format!("\"{place}\" is written twice: see {}.{other}", self.path),
-                );
+                self.error(&key, format!("\"{place}\" is written twice: see {}.{other}", self.path));
             }
             self.fits_body(&key, &place);
             taken.push((key, place));
         }
-        for (key, place) in [
-            ("reference", &op.reference),
-            ("provider.dedupe-at", &op.provider.at),
-        ] {
+        for (key, place) in [("reference", &op.reference), ("provider.dedupe-at", &op.provider.at)] {
             if matches!(place, Some(Place::Path(_) | Place::Body)) {
-                self.error(
-                    key,
-                    "the host's key is written to a query, header, form, json or part place",
-                );
+                self.error(key, "the host's key is written to a query, header, form, json or part place");
             }
         }
     }
@@ -266,12 +205,7 @@ impl At<'_> {
         };
         if !fits {
             let body = op.body.as_str();
-            self.error(
-                key,
-                format!(
-                    "\"{place}\" needs body = \"{wanted}\"; this operation has body = \"{body}\""
-                ),
-            );
+            self.error(key, format!("\"{place}\" needs body = \"{wanted}\"; this operation has body = \"{body}\""));
         }
     }
 
@@ -287,11 +221,7 @@ impl At<'_> {
         };
         other("undone-by", &op.undone_by, EffectClass::Keyed);
         other("completes", &op.completes, EffectClass::Keyed);
-        other(
-            "revokes.operation",
-            &op.revokes.as_ref().map(|r| r.operation.clone()),
-            EffectClass::Keyed,
-        );
+        other("revokes.operation", &op.revokes.as_ref().map(|r| r.operation.clone()), EffectClass::Keyed);
         if let Some(revokes) = &op.revokes
             && !self.partial
             && !op.fields.iter().any(|f| f.at.as_ref() == Some(&revokes.at))
@@ -299,40 +229,22 @@ impl At<'_> {
             self.error("revokes.at", "no field of this operation is at that place");
         }
         if op.complete_within.is_some() && op.completes.is_none() {
-            self.error(
-                "complete-within",
-                "\"complete-within\" goes with \"completes\"",
-            );
+            self.error("complete-within", "\"complete-within\" goes with \"completes\"");
         }
         let terms = &op.provider;
         let at = terms.at.is_some();
         if (terms.dedupe != Dedupe::None) != at {
-            self.error(
-                "provider",
-                "\"dedupe\" and \"dedupe-at\" go together: where does the provider read the key?",
-            );
+            self.error("provider", "\"dedupe\" and \"dedupe-at\" go together: where does the provider read the key?");
         }
         if terms.window.is_some() && !at {
-            self.error(
-                "provider.dedupe-window",
-                "a window needs \"dedupe\" and \"dedupe-at\"",
-            );
+            self.error("provider.dedupe-window", "a window needs \"dedupe\" and \"dedupe-at\"");
         }
         if op.ensure && op.settle.is_none() {
-            self.error(
-                "ensure",
-                "\"ensure\" runs the settle lookup first: declare \"settle\"",
-            );
+            self.error("ensure", "\"ensure\" runs the settle lookup first: declare \"settle\"");
         }
-        for (key, list) in [
-            ("accepted-when", &op.accepted_when),
-            ("duplicate-when", &op.duplicate_when),
-        ] {
+        for (key, list) in [("accepted-when", &op.accepted_when), ("duplicate-when", &op.duplicate_when)] {
             if !list.is_empty() && op.settle.is_none() {
-                self.error(
-                    key,
-                    "what is not final is settled by a lookup: declare \"settle\"",
-                );
+                self.error(key, "what is not final is settled by a lookup: declare \"settle\"");
             }
         }
     }
@@ -342,9 +254,7 @@ impl At<'_> {
             let mut names = BTreeMap::new();
             for (j, field) in recipe.fields.iter().enumerate() {
                 let key = format!("was[{i}].fields[{j}]");
-                if field.role != Role::Key
-                    || matches!(field.source, Source::Guest | Source::Const(_))
-                {
+                if field.role != Role::Key || matches!(field.source, Source::Guest | Source::Const(_)) {
                     self.error(&key, "an earlier recipe lists its key parts, each with role = \"key\" and a source");
                 }
                 if names.insert(&field.name, j).is_some() {
@@ -358,12 +268,10 @@ impl At<'_> {
 /// Whether two places would write the same member, or one inside the other.
 fn clash(a: &Place, b: &Place) -> bool {
     match (a, b) {
-        (Place::Json(_), Place::Json(_)) | (Place::Form(_), Place::Form(_)) => {
-            match (a.mirrored(), b.mirrored()) {
-                (Some(x), Some(y)) => x.segments().iter().zip(y.segments()).all(|(x, y)| x == y),
-                _ => a == b,
-            }
-        }
+        (Place::Json(_), Place::Json(_)) | (Place::Form(_), Place::Form(_)) => match (a.mirrored(), b.mirrored()) {
+            (Some(x), Some(y)) => x.segments().iter().zip(y.segments()).all(|(x, y)| x == y),
+            _ => a == b,
+        },
         (Place::Header(a), Place::Header(b)) => a.replace('_', "-") == b.replace('_', "-"),
         _ => a == b,
     }

@@ -6,12 +6,7 @@ use crate::limits::DURATION_SECONDS_MAX;
 
 /// Parses `500ms`, `90s`, `5m`, `24h` or `30d`.
 pub(super) fn parse(text: &str) -> Result<Duration, String> {
-    let bad = || {
-        format!(
-            "\"{}\" is not a duration; write 500ms, 90s, 5m, 24h or 30d",
-            super::reader::short(text)
-        )
-    };
+    let bad = || format!("\"{}\" is not a duration; write 500ms, 90s, 5m, 24h or 30d", super::reader::short(text));
     let split = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(bad)?;
     let (digits, unit) = text.split_at(split);
     let number: u64 = digits.parse().map_err(|_| bad())?;

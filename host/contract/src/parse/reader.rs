@@ -21,11 +21,7 @@ pub(super) struct Source<'a> {
 
 impl<'a> Source<'a> {
     pub(super) fn new(file: &'a str, text: &str) -> Self {
-        let breaks = text
-            .bytes()
-            .enumerate()
-            .filter(|(_, b)| *b == b'\n')
-            .map(|(i, _)| i + 1);
+        let breaks = text.bytes().enumerate().filter(|(_, b)| *b == b'\n').map(|(i, _)| i + 1);
         Self {
             file,
             line_starts: std::iter::once(0).chain(breaks).collect(),
@@ -36,9 +32,7 @@ impl<'a> Source<'a> {
     }
 
     pub(super) fn line_at(&self, offset: usize) -> usize {
-        self.line_starts
-            .partition_point(|start| *start <= offset)
-            .max(1)
+        self.line_starts.partition_point(|start| *start <= offset).max(1)
     }
 
     pub(super) fn error(&self, line: usize, key: &str, message: impl Into<String>) {
@@ -104,18 +98,11 @@ pub(super) struct Item<'a> {
 
 impl<'a> Item<'a> {
     pub(super) fn error(&self, message: impl Into<String>) {
-        self.source.error(
-            self.source.line_at(self.value.span().start),
-            &self.path,
-            message,
-        );
+        self.source.error(self.source.line_at(self.value.span().start), &self.path, message);
     }
 
     fn wrong_type(&self, wanted: &str) {
-        self.error(format!(
-            "expected {wanted}, found {}",
-            self.value.get_ref().type_str()
-        ));
+        self.error(format!("expected {wanted}, found {}", self.value.get_ref().type_str()));
     }
 
     pub(super) fn text(&self) -> Option<&'a str> {
@@ -127,11 +114,7 @@ impl<'a> Item<'a> {
     }
 
     pub(super) fn integer(&self) -> Option<i64> {
-        let number = self
-            .value
-            .get_ref()
-            .as_integer()
-            .map(|n| i64::from_str_radix(n.as_str(), n.radix()));
+        let number = self.value.get_ref().as_integer().map(|n| i64::from_str_radix(n.as_str(), n.radix()));
         match number {
             Some(Ok(number)) => Some(number),
             Some(Err(_)) => {
@@ -155,12 +138,7 @@ impl<'a> Item<'a> {
 
     pub(super) fn table(&self) -> Option<Table<'a>> {
         match self.value.get_ref() {
-            DeValue::Table(table) => Some(Table::new(
-                self.source,
-                self.path.clone(),
-                table,
-                self.value.span().start,
-            )),
+            DeValue::Table(table) => Some(Table::new(self.source, self.path.clone(), table, self.value.span().start)),
             _ => {
                 self.wrong_type("a table");
                 None
@@ -192,11 +170,7 @@ impl<'a> Item<'a> {
             let path = format!("{}[{i}]", self.path);
             let line = self.source.line_at(value.span().start);
             self.source.lines.borrow_mut().insert(path.clone(), line);
-            Item {
-                source: self.source,
-                path,
-                value,
-            }
+            Item { source: self.source, path, value }
         };
         elements.iter().enumerate().map(item).collect()
     }
@@ -215,17 +189,10 @@ impl<'a> Item<'a> {
     /// One word of a closed list.
     pub(super) fn word<T: Copy>(&self, words: &[(&str, T)]) -> Option<T> {
         let text = self.text()?;
-        let found = words
-            .iter()
-            .find(|(word, _)| *word == text)
-            .map(|(_, value)| *value);
+        let found = words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
         if found.is_none() {
             let known: Vec<_> = words.iter().map(|(word, _)| *word).collect();
-            self.error(format!(
-                "\"{}\" is not one of: {}",
-                short(text),
-                known.join(", ")
-            ));
+            self.error(format!("\"{}\" is not one of: {}", short(text), known.join(", ")));
         }
         found
     }
@@ -241,19 +208,12 @@ impl<'a> Item<'a> {
 
 /// Text of a contract, short enough to repeat in an error.
 pub(super) fn short(text: &str) -> String {
-    text.chars()
-        .map(|c| if c.is_control() { '?' } else { c })
-        .take(60)
-        .collect()
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).take(60).collect()
 }
 
 /// Lower-case words joined by `-`.
 pub(super) fn slug(text: &str) -> Result<&str, String> {
-    let word = |w: &str| {
-        !w.is_empty()
-            && w.bytes()
-                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
-    };
+    let word = |w: &str| !w.is_empty() && w.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
     let starts = text.bytes().next().is_some_and(|b| b.is_ascii_lowercase());
     if starts && text.len() <= NAME_BYTES_MAX && text.split('-').all(word) {
         Ok(text)
@@ -276,57 +236,27 @@ pub(super) struct Table<'a> {
 }
 
 impl<'a> Table<'a> {
-    pub(super) fn new(
-        source: &'a Source<'a>,
-        path: String,
-        table: &'a DeTable<'a>,
-        start: usize,
-    ) -> Self {
+    pub(super) fn new(source: &'a Source<'a>, path: String, table: &'a DeTable<'a>, start: usize) -> Self {
         let line = source.line_at(start);
-        source
-            .lines
-            .borrow_mut()
-            .entry(path.clone())
-            .or_insert(line);
-        Self {
-            source,
-            path,
-            line,
-            table,
-            asked: RefCell::default(),
-        }
+        source.lines.borrow_mut().entry(path.clone()).or_insert(line);
+        Self { source, path, line, table, asked: RefCell::default() }
     }
 
     fn path_of(&self, key: &str) -> String {
-        if self.path.is_empty() {
-            key.to_owned()
-        } else {
-            format!("{}.{key}", self.path)
-        }
+        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
     }
 
-    fn item(
-        &self,
-        key: &Spanned<std::borrow::Cow<'a, str>>,
-        value: &'a Spanned<DeValue<'a>>,
-    ) -> Item<'a> {
+    fn item(&self, key: &Spanned<std::borrow::Cow<'a, str>>, value: &'a Spanned<DeValue<'a>>) -> Item<'a> {
         let path = self.path_of(&short(key.get_ref()));
         let line = self.source.line_at(key.span().start);
         self.source.lines.borrow_mut().insert(path.clone(), line);
-        Item {
-            source: self.source,
-            path,
-            value,
-        }
+        Item { source: self.source, path, value }
     }
 
     /// The value of a key, if it is there.
     pub(super) fn get(&self, key: &'static str) -> Option<Item<'a>> {
         self.asked.borrow_mut().push(key);
-        self.table
-            .iter()
-            .find(|(k, _)| k.get_ref() == key)
-            .map(|(k, v)| self.item(k, v))
+        self.table.iter().find(|(k, _)| k.get_ref() == key).map(|(k, v)| self.item(k, v))
     }
 
     /// The value of a key that must be there.
@@ -344,10 +274,7 @@ impl<'a> Table<'a> {
 
     /// Every entry, for tables whose keys are the author's names.
     pub(super) fn entries(&self) -> Vec<(String, Item<'a>)> {
-        self.table
-            .iter()
-            .map(|(k, v)| (k.get_ref().to_string(), self.item(k, v)))
-            .collect()
+        self.table.iter().map(|(k, v)| (k.get_ref().to_string(), self.item(k, v))).collect()
     }
 
     /// Reports the keys that nobody asked for.
@@ -360,8 +287,7 @@ impl<'a> Table<'a> {
                 self.item(key, value);
                 let line = self.source.line_at(key.span().start);
                 let message = format!("unknown key; known here: {}", known.join(", "));
-                self.source
-                    .error(line, &self.path_of(&short(key.get_ref())), message);
+                self.source.error(line, &self.path_of(&short(key.get_ref())), message);
             }
         }
     }

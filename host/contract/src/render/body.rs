@@ -16,10 +16,7 @@ type Written = (Option<String>, Vec<u8>);
 pub(super) fn write(kind: BodyKind, members: &[Member<'_>]) -> Result<Written, FieldError> {
     match kind {
         BodyKind::None => Ok((None, Vec::new())),
-        BodyKind::Form => Ok((
-            Some("application/x-www-form-urlencoded".into()),
-            form(members),
-        )),
+        BodyKind::Form => Ok((Some("application/x-www-form-urlencoded".into()), form(members))),
         BodyKind::Json => Ok((Some("application/json".into()), json(members)?)),
         BodyKind::Multipart => Ok(multipart(members)),
         BodyKind::Bytes => bytes(members),
@@ -55,12 +52,7 @@ fn json_value(value: &Value) -> Json {
 }
 
 fn insert(body: &mut Map<String, Json>, pointer: &Pointer, value: Json) -> Result<(), FieldError> {
-    let taken = || {
-        FieldError::invalid(
-            &pointer.to_string(),
-            "two members would be written at one place",
-        )
-    };
+    let taken = || FieldError::invalid(&pointer.to_string(), "two members would be written at one place");
     let names: Vec<&String> = pointer
         .segments()
         .iter()
@@ -72,9 +64,7 @@ fn insert(body: &mut Map<String, Json>, pointer: &Pointer, value: Json) -> Resul
     let (last, way) = names.split_last().ok_or_else(taken)?;
     let mut at = body;
     for name in way {
-        let next = at
-            .entry(name.as_str())
-            .or_insert_with(|| Json::Object(Map::new()));
+        let next = at.entry(name.as_str()).or_insert_with(|| Json::Object(Map::new()));
         at = next.as_object_mut().ok_or_else(taken)?;
     }
     match at.insert((*last).clone(), value) {
@@ -94,10 +84,7 @@ fn multipart(members: &[Member<'_>]) -> Written {
         hash.update(content);
     }
     // A part cannot contain the boundary: it would have to contain its own hash.
-    let boundary = format!(
-        "oncegate-{}",
-        hex(&hash.finalize()).get(..48).unwrap_or_default()
-    );
+    let boundary = format!("oncegate-{}", hex(&hash.finalize()).get(..48).unwrap_or_default());
     let mut body = Vec::new();
     for (head, content) in &parts {
         body.extend_from_slice(format!("--{boundary}\r\n{head}\r\n").as_bytes());
@@ -105,10 +92,7 @@ fn multipart(members: &[Member<'_>]) -> Written {
         body.extend_from_slice(b"\r\n");
     }
     body.extend_from_slice(format!("--{boundary}--\r\n").as_bytes());
-    (
-        Some(format!("multipart/form-data; boundary={boundary}")),
-        body,
-    )
+    (Some(format!("multipart/form-data; boundary={boundary}")), body)
 }
 
 /// Names, file names and media types are the contract's, checked when it was parsed.
@@ -142,8 +126,5 @@ fn bytes(members: &[Member<'_>]) -> Result<Written, FieldError> {
         Value::Text(_) => "text/plain; charset=utf-8",
         _ => "application/octet-stream",
     };
-    Ok((
-        Some(body.media_type.unwrap_or(default).to_owned()),
-        raw(body.value),
-    ))
+    Ok((Some(body.media_type.unwrap_or(default).to_owned()), raw(body.value)))
 }

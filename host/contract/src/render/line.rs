@@ -10,11 +10,7 @@ use crate::operation::Operation;
 use crate::place::{PathPiece, Place};
 
 /// All but the unreserved characters of RFC 3986 is encoded.
-const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'.')
-    .remove(b'_')
-    .remove(b'~');
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// How often a value is decoded when it is searched for dot segments: sloppy proxies decode twice.
 const DECODINGS: usize = 3;
@@ -45,43 +41,25 @@ fn base(text: &str) -> Result<String, String> {
     }
     let path = url.path();
     let odd = text.contains('%') || path.contains("//");
-    if odd
-        || text
-            .chars()
-            .any(|c| c.is_whitespace() || c.is_control() || c == '\\')
-        || text.contains("/.")
-    {
-        return Err(
-            "the URL has white space, percent signs, backslashes, dot or empty segments".into(),
-        );
+    if odd || text.chars().any(|c| c.is_whitespace() || c.is_control() || c == '\\') || text.contains("/.") {
+        return Err("the URL has white space, percent signs, backslashes, dot or empty segments".into());
     }
     Ok(url.as_str().trim_end_matches('/').to_owned())
 }
 
-pub(super) fn url(
-    operation: &Operation,
-    base_url: &str,
-    members: &[Member<'_>],
-) -> Result<String, FieldError> {
+pub(super) fn url(operation: &Operation, base_url: &str, members: &[Member<'_>]) -> Result<String, FieldError> {
     let base = base(base_url).map_err(|message| FieldError::invalid("url", message))?;
     let mut url = base;
     for segment in &operation.path.segments {
         url.push('/');
         url.push_str(&path_segment(segment, members)?);
     }
-    let constants = operation
-        .path
-        .query
-        .iter()
-        .map(|(name, value)| Ok(format!("{}={value}", encode(name))));
+    let constants = operation.path.query.iter().map(|(name, value)| Ok(format!("{}={value}", encode(name))));
     let declared = members.iter().filter_map(|member| match member.place {
         Place::Query(name) => Some(query_member(name, member)),
         _ => None,
     });
-    let query = constants
-        .chain(declared)
-        .collect::<Result<Vec<_>, FieldError>>()?
-        .join("&");
+    let query = constants.chain(declared).collect::<Result<Vec<_>, FieldError>>()?.join("&");
     if !query.is_empty() {
         url.push('?');
         url.push_str(&query);
@@ -94,10 +72,7 @@ pub(super) fn url(
 fn unchanged(url: &str) -> Result<(), FieldError> {
     match Url::parse(url) {
         Ok(parsed) if parsed.as_str() == url && parsed.fragment().is_none() => Ok(()),
-        _ => Err(FieldError::invalid(
-            "url",
-            "a value would change the shape of the URL",
-        )),
+        _ => Err(FieldError::invalid("url", "a value would change the shape of the URL")),
     }
 }
 
@@ -109,16 +84,10 @@ fn query_member(name: &str, member: &Member<'_>) -> Result<String, FieldError> {
 
 fn short(name: &str, value: &str) -> Result<(), FieldError> {
     if value.len() > LINE_VALUE_BYTES_MAX {
-        return Err(FieldError::invalid(
-            name,
-            format!("longer than {LINE_VALUE_BYTES_MAX} bytes"),
-        ));
+        return Err(FieldError::invalid(name, format!("longer than {LINE_VALUE_BYTES_MAX} bytes")));
     }
     if value.chars().any(char::is_control) {
-        return Err(FieldError::invalid(
-            name,
-            "control characters have no place in a URL or header",
-        ));
+        return Err(FieldError::invalid(name, "control characters have no place in a URL or header"));
     }
     Ok(())
 }
@@ -132,8 +101,7 @@ fn path_segment(pieces: &[PathPiece], members: &[Member<'_>]) -> Result<String, 
             PathPiece::Placeholder(name) => {
                 let place = Place::Path(name.clone());
                 let member = members.iter().find(|m| *m.place == place);
-                let member =
-                    member.ok_or_else(|| FieldError::invalid(name, "the path needs a value"))?;
+                let member = member.ok_or_else(|| FieldError::invalid(name, "the path needs a value"))?;
                 let value = text(member.value);
                 path_value(name, &value)?;
                 segment.push_str(&encode(&value));
@@ -142,10 +110,7 @@ fn path_segment(pieces: &[PathPiece], members: &[Member<'_>]) -> Result<String, 
         }
     }
     if segment == "." || segment == ".." {
-        return Err(FieldError::invalid(
-            last_name,
-            "the path would have a dot segment",
-        ));
+        return Err(FieldError::invalid(last_name, "the path would have a dot segment"));
     }
     Ok(segment)
 }
@@ -155,24 +120,13 @@ fn path_value(name: &str, value: &str) -> Result<(), FieldError> {
     short(name, value)?;
     let mut reading = value.to_owned();
     for _ in 0..DECODINGS {
-        if reading
-            .split(['/', '\\'])
-            .any(|part| matches!(part.trim(), "" | "." | ".."))
-        {
-            return Err(FieldError::invalid(
-                name,
-                "empty, \".\" and \"..\" are no path values",
-            ));
+        if reading.split(['/', '\\']).any(|part| matches!(part.trim(), "" | "." | "..")) {
+            return Err(FieldError::invalid(name, "empty, \".\" and \"..\" are no path values"));
         }
         if reading.chars().any(char::is_control) {
-            return Err(FieldError::invalid(
-                name,
-                "control characters have no place in a URL or header",
-            ));
+            return Err(FieldError::invalid(name, "control characters have no place in a URL or header"));
         }
-        reading = percent_decode_str(&reading)
-            .decode_utf8_lossy()
-            .into_owned();
+        reading = percent_decode_str(&reading).decode_utf8_lossy().into_owned();
     }
     Ok(())
 }
@@ -187,8 +141,7 @@ pub(super) fn headers(members: &[Member<'_>]) -> Result<Vec<(String, String)>, F
         short(name, &value)?;
         let visible = value.bytes().all(|b| (b' '..=b'~').contains(&b));
         if !visible || value.trim() != value || value.is_empty() {
-            let message =
-                "a header value is visible ASCII text, not empty, without spaces at its ends";
+            let message = "a header value is visible ASCII text, not empty, without spaces at its ends";
             return Err(FieldError::invalid(name, message));
         }
         headers.push((name.clone(), value));

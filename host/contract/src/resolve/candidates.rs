@@ -28,12 +28,7 @@ pub(super) fn choose<'a>(
     let mut first_error = None;
     let mut left: Vec<(Option<u32>, Vec<Judged>)> = Vec::new();
     for (fetch, document) in documents {
-        let reading = Reading {
-            fields,
-            given,
-            document,
-            known,
-        };
+        let reading = Reading { fields, given, document, known };
         match reading.read() {
             Ok(values) => left.push((*fetch, values)),
             Err(Refused::Differs(error)) => first_error = first_error.or(Some(error)),
@@ -41,9 +36,7 @@ pub(super) fn choose<'a>(
         }
     }
     let Some((fetch, values)) = left.last() else {
-        return Err(
-            first_error.unwrap_or_else(|| FieldError::invalid("fields", "no source has a value"))
-        );
+        return Err(first_error.unwrap_or_else(|| FieldError::invalid("fields", "no source has a value")));
     };
     for (_, other) in &left {
         for ((field, a), b) in fields.iter().zip(values).zip(other) {
@@ -56,14 +49,8 @@ pub(super) fn choose<'a>(
             }
         }
     }
-    let named = fields
-        .iter()
-        .zip(values)
-        .map(|(field, judged)| (field.name.as_str(), judged.value.clone()));
-    Ok(Chosen {
-        fetch: *fetch,
-        values: named.collect(),
-    })
+    let named = fields.iter().zip(values).map(|(field, judged)| (field.name.as_str(), judged.value.clone()));
+    Ok(Chosen { fetch: *fetch, values: named.collect() })
 }
 
 /// Why a document is not the source.
@@ -89,9 +76,7 @@ impl Reading<'_, '_> {
             match self.element_pointer(field) {
                 Some((array, inner)) => arrays.entry(array).or_default().push((i, inner)),
                 None => {
-                    let raw = field
-                        .pointer()
-                        .and_then(|pointer| pointer.get(self.document));
+                    let raw = field.pointer().and_then(|pointer| pointer.get(self.document));
                     found.insert(i, self.judge(field, raw, None).map_err(Refused::Differs)?);
                 }
             }
@@ -105,46 +90,26 @@ impl Reading<'_, '_> {
     /// Array and inner pointer, under `*` and where `one-of` names an array.
     fn element_pointer(&self, field: &Field) -> Option<(Pointer, Pointer)> {
         let pointer = field.pointer()?;
-        let one_of_array =
-            field.rule == Rule::OneOf && pointer.get(self.document).is_some_and(Json::is_array);
-        if one_of_array {
-            Some((pointer.clone(), Pointer::of_names(Vec::new())))
-        } else {
-            pointer.split_any()
-        }
+        let one_of_array = field.rule == Rule::OneOf && pointer.get(self.document).is_some_and(Json::is_array);
+        if one_of_array { Some((pointer.clone(), Pointer::of_names(Vec::new()))) } else { pointer.split_any() }
     }
 
     /// The one way to read the fields of one array; equal elements are one way.
-    fn element(
-        &self,
-        array: &Pointer,
-        members: &[(usize, Pointer)],
-    ) -> Result<Vec<(usize, Judged)>, Refused> {
-        let name = members
-            .first()
-            .and_then(|(i, _)| self.fields.get(*i))
-            .map_or("", |f| f.name.as_str());
+    fn element(&self, array: &Pointer, members: &[(usize, Pointer)]) -> Result<Vec<(usize, Judged)>, Refused> {
+        let name = members.first().and_then(|(i, _)| self.fields.get(*i)).map_or("", |f| f.name.as_str());
         let differs = |message: String| Refused::Differs(FieldError::invalid(name, message));
         let Some(Json::Array(elements)) = array.get(self.document) else {
             return Err(differs(format!("its source has no list at {array}")));
         };
         if elements.len() > ELEMENTS_MAX {
-            return Err(differs(format!(
-                "its source has more than {ELEMENTS_MAX} elements at {array}"
-            )));
+            return Err(differs(format!("its source has more than {ELEMENTS_MAX} elements at {array}")));
         }
         let mut first_error = None;
         let mut ways: Vec<Vec<(usize, Judged)>> = Vec::new();
         for element in elements {
             let mut judged = members.iter().map(|(i, inner)| {
-                let field = self
-                    .fields
-                    .get(*i)
-                    .ok_or_else(|| FieldError::invalid(name, "unknown"))?;
-                Ok((
-                    *i,
-                    self.judge(field, inner.get(element), Some((array, element)))?,
-                ))
+                let field = self.fields.get(*i).ok_or_else(|| FieldError::invalid(name, "unknown"))?;
+                Ok((*i, self.judge(field, inner.get(element), Some((array, element)))?))
             });
             match judged.by_ref().collect::<Result<Vec<_>, FieldError>>() {
                 Ok(way) if ways.contains(&way) => {}
@@ -166,9 +131,7 @@ impl Reading<'_, '_> {
                 ),
             ))),
             (None, _) => {
-                let empty = || {
-                    FieldError::invalid(name, format!("its source has an empty list at {array}"))
-                };
+                let empty = || FieldError::invalid(name, format!("its source has an empty list at {array}"));
                 Err(Refused::Differs(first_error.unwrap_or_else(empty)))
             }
         }
@@ -186,11 +149,7 @@ impl Reading<'_, '_> {
     }
 
     /// The currency beside the amount: of the same element or document, or resolved before.
-    fn currency(
-        &self,
-        field: &Field,
-        element: Option<(&Pointer, &Json)>,
-    ) -> Result<Option<String>, FieldError> {
+    fn currency(&self, field: &Field, element: Option<(&Pointer, &Json)>) -> Result<Option<String>, FieldError> {
         let name = match &field.currency {
             None => return Ok(None),
             Some(Currency::Code(code)) => return Ok(Some(code.clone())),
@@ -200,15 +159,10 @@ impl Reading<'_, '_> {
             return Ok((self.known)(name));
         };
         let beside = match (self.element_pointer(other), element) {
-            (None, _) => other
-                .pointer()
-                .and_then(|pointer| pointer.get(self.document)),
+            (None, _) => other.pointer().and_then(|pointer| pointer.get(self.document)),
             (Some((array, inner)), Some((here, element))) if array == *here => inner.get(element),
             _ => {
-                return Err(FieldError::invalid(
-                    &field.name,
-                    "its currency is in another list",
-                ));
+                return Err(FieldError::invalid(&field.name, "its currency is in another list"));
             }
         };
         Ok(beside.and_then(Json::as_str).map(str::to_owned))

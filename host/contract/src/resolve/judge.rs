@@ -32,42 +32,26 @@ pub(crate) fn judge(
 ) -> Result<Judged, FieldError> {
     let Some(raw) = raw else {
         return match (field.optional || field.role == Role::Generated, copy) {
-            (true, None) => Ok(Judged {
-                value: None,
-                above: None,
-            }),
-            (true, Some(_)) => Err(FieldError::invalid(
-                &field.name,
-                "the guest gives a value that its source does not have",
-            )),
+            (true, None) => Ok(Judged { value: None, above: None }),
+            (true, Some(_)) => {
+                Err(FieldError::invalid(&field.name, "the guest gives a value that its source does not have"))
+            }
             (false, _) => {
                 let pointer = field.pointer().map(ToString::to_string).unwrap_or_default();
-                Err(FieldError::invalid(
-                    &field.name,
-                    format!("{} has nothing at {pointer}", field.source.text()),
-                ))
+                Err(FieldError::invalid(&field.name, format!("{} has nothing at {pointer}", field.source.text())))
             }
         };
     };
     let source = finish(field, raw, currency)?;
     let Some(copy) = copy else {
-        return Ok(Judged {
-            value: Some(source),
-            above: None,
-        });
+        return Ok(Judged { value: Some(source), above: None });
     };
     let copy = finish(field, copy.clone(), currency)?;
     match field.rule {
         Rule::AtMost => at_most(field, source, copy),
-        Rule::Equal | Rule::OneOf if source.normal == copy.normal => Ok(Judged {
-            value: Some(source),
-            above: None,
-        }),
+        Rule::Equal | Rule::OneOf if source.normal == copy.normal => Ok(Judged { value: Some(source), above: None }),
         Rule::Equal | Rule::OneOf => {
-            let message = format!(
-                "the guest's value is not the one in {}",
-                field.source.text()
-            );
+            let message = format!("the guest's value is not the one in {}", field.source.text());
             Err(FieldError::invalid(&field.name, message))
         }
     }
@@ -80,18 +64,11 @@ fn at_most(field: &Field, source: Finished, copy: Finished) -> Result<Judged, Fi
     }
     let above = wanted.compare(&limit) == Ordering::Greater;
     let above = above.then(|| format!("above the {} that its source allows", limit.text()));
-    Ok(Judged {
-        value: Some(copy),
-        above,
-    })
+    Ok(Judged { value: Some(copy), above })
 }
 
 /// Normalises, types and bounds one value.
-pub(crate) fn finish(
-    field: &Field,
-    raw: Value,
-    currency: Option<&str>,
-) -> Result<Finished, FieldError> {
+pub(crate) fn finish(field: &Field, raw: Value, currency: Option<&str>) -> Result<Finished, FieldError> {
     let invalid = |message: String| FieldError::invalid(&field.name, message);
     let finished = normal_form(field, raw, currency).map_err(invalid)?;
     bounds(field, &finished.value)?;
@@ -131,10 +108,7 @@ fn money(kind: ValueKind, value: &Value, currency: Option<&str>) -> Result<Finis
         ValueKind::Decimal => Value::Decimal(money.major()),
         _ => Value::Text(money.normal()),
     };
-    Ok(Finished {
-        value,
-        normal: money.normal(),
-    })
+    Ok(Finished { value, normal: money.normal() })
 }
 
 /// The value as the declared type, where that loses nothing.
@@ -147,10 +121,7 @@ fn coerce(kind: ValueKind, value: Value) -> Result<Value, String> {
         (ValueKind::Integer, Value::Integer(number)) => Ok(Value::Integer(number)),
         (ValueKind::Integer, Value::Text(text) | Value::Decimal(text)) => {
             let canonical = crate::decimal::canonical_integer(&text)?;
-            canonical
-                .parse()
-                .map(Value::Integer)
-                .map_err(|_| "the number is too large".into())
+            canonical.parse().map(Value::Integer).map_err(|_| "the number is too large".into())
         }
         (ValueKind::Decimal, Value::Text(text) | Value::Decimal(text)) => {
             Decimal::parse(&text)?;
@@ -177,10 +148,7 @@ fn number(field: &Field, value: &Value) -> Result<Decimal, FieldError> {
         Value::Integer(number) => number.to_string(),
         Value::Decimal(text) => text.clone(),
         other => {
-            return Err(FieldError::invalid(
-                &field.name,
-                format!("{} is not a number", other.type_name()),
-            ));
+            return Err(FieldError::invalid(&field.name, format!("{} is not a number", other.type_name())));
         }
     };
     Decimal::parse(&text).map_err(|message| FieldError::invalid(&field.name, message))
@@ -197,11 +165,7 @@ fn bounds(field: &Field, value: &Value) -> Result<(), FieldError> {
         Value::Text(text) => (text.chars().count(), "characters"),
         Value::Json(json) => {
             let long = crate::json::canonical(json).len() > TEXT_BYTES_MAX;
-            return if long {
-                invalid(format!("longer than {TEXT_BYTES_MAX} bytes"))
-            } else {
-                Ok(())
-            };
+            return if long { invalid(format!("longer than {TEXT_BYTES_MAX} bytes")) } else { Ok(()) };
         }
         Value::Bytes(bytes) if bytes.len() > BYTES_MAX => {
             return invalid(format!("longer than {BYTES_MAX} bytes"));
@@ -249,33 +213,24 @@ fn key_part(normal: &str) -> Result<(), String> {
 }
 
 /// A JSON source's value as the field's type wants to read it.
-pub(crate) fn read(
-    field: &Field,
-    json: Option<&serde_json::Value>,
-) -> Result<Option<Value>, FieldError> {
+pub(crate) fn read(field: &Field, json: Option<&serde_json::Value>) -> Result<Option<Value>, FieldError> {
     let invalid = |message: String| FieldError::invalid(&field.name, message);
     let Some(json) = json.filter(|json| !json.is_null()) else {
         return Ok(None);
     };
     if let Source::Content(_) = field.source {
-        let text = json
-            .as_str()
-            .ok_or_else(|| invalid("the argument is not bytes".into()))?;
+        let text = json.as_str().ok_or_else(|| invalid("the argument is not bytes".into()))?;
         let bytes = crate::value::base64_decode(text).map_err(invalid)?;
         return Ok(Some(Value::Text(Value::Bytes(bytes).canonical())));
     }
     match (field.kind, json) {
         (ValueKind::Json, _) => Ok(Some(Value::Json(json.clone()))),
-        (ValueKind::Bytes, serde_json::Value::String(text)) => crate::value::base64_decode(text)
-            .map(|bytes| Some(Value::Bytes(bytes)))
-            .map_err(invalid),
+        (ValueKind::Bytes, serde_json::Value::String(text)) => {
+            crate::value::base64_decode(text).map(|bytes| Some(Value::Bytes(bytes))).map_err(invalid)
+        }
         // 500 and 500.0 are one number to most JSON writers; as amounts they differ a hundredfold.
-        (_, serde_json::Value::Number(number))
-            if number.is_f64() && field.normalize.contains(&Normalizer::Money) =>
-        {
-            Err(invalid(
-                "an amount is a whole number of minor units or text, never a float".into(),
-            ))
+        (_, serde_json::Value::Number(number)) if number.is_f64() && field.normalize.contains(&Normalizer::Money) => {
+            Err(invalid("an amount is a whole number of minor units or text, never a float".into()))
         }
         (_, serde_json::Value::Number(number)) if number.is_f64() && field.role == Role::Key => {
             Err(invalid("a floating-point number never enters a key".into()))

@@ -4,8 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use oncegate_contract::{
-    Answer, Contract, EffectKey, Fetched, FieldError, Operation, Owner, Resolved, Sources, Value,
-    effect_key, resolve,
+    Answer, Contract, EffectKey, Fetched, FieldError, Operation, Owner, Resolved, Sources, Value, effect_key, resolve,
 };
 use serde_json::{Value as Json, json};
 
@@ -33,9 +32,7 @@ thread_local! {
 
 pub(crate) fn operation(text: &str, name: &str) -> Operation {
     PARSED.with_borrow_mut(|parsed| {
-        let contract = parsed
-            .entry(text.to_owned())
-            .or_insert_with(|| contract(text));
+        let contract = parsed.entry(text.to_owned()).or_insert_with(|| contract(text));
         contract.operations.get(name).unwrap().clone()
     })
 }
@@ -51,10 +48,7 @@ pub(crate) struct Call {
 
 impl Call {
     pub(crate) fn arguments(arguments: Json) -> Self {
-        Self {
-            arguments,
-            ..Self::default()
-        }
+        Self { arguments, ..Self::default() }
     }
 
     pub(crate) fn context(mut self, name: &str, value: &str) -> Self {
@@ -73,31 +67,13 @@ impl Call {
 
     pub(crate) fn fetched(mut self, operation: &str, body: Json) -> Self {
         let fetch = u32::try_from(self.lookups.len()).unwrap();
-        self.lookups.push(Fetched {
-            fetch,
-            operation: operation.into(),
-            found: true,
-            body,
-        });
+        self.lookups.push(Fetched { fetch, operation: operation.into(), found: true, body });
         self
     }
 
     pub(crate) fn resolve(&self, operation: &Operation) -> Result<Resolved, FieldError> {
-        let Self {
-            context,
-            arguments,
-            lookups,
-            given,
-        } = self;
-        resolve(
-            operation,
-            &Sources {
-                context,
-                arguments,
-                lookups,
-                given,
-            },
-        )
+        let Self { context, arguments, lookups, given } = self;
+        resolve(operation, &Sources { context, arguments, lookups, given })
     }
 }
 
@@ -106,28 +82,17 @@ pub(crate) fn the_return() -> Json {
 }
 
 pub(crate) fn refund_call() -> Call {
-    Call::default()
-        .fetched("get-return", the_return())
-        .text("reason", "damaged in transit")
+    Call::default().fetched("get-return", the_return()).text("reason", "damaged in transit")
 }
 
-pub(crate) const OWNER: Owner<'_> = Owner {
-    tenant: "acme",
-    account: "acme-eu",
-    owner: "acme-refunds",
-};
+pub(crate) const OWNER: Owner<'_> = Owner { tenant: "acme", account: "acme-eu", owner: "acme-refunds" };
 
 pub(crate) fn key(operation: &Operation, resolved: &Resolved) -> EffectKey {
     effect_key(operation, &OWNER, resolved, 0).unwrap()
 }
 
 pub(crate) fn answer(status: u16, body: &str) -> Answer {
-    Answer {
-        status,
-        headers: Vec::new(),
-        body: body.as_bytes().to_vec(),
-        complete: true,
-    }
+    Answer { status, headers: Vec::new(), body: body.as_bytes().to_vec(), complete: true }
 }
 
 pub(crate) fn message(error: &FieldError) -> String {

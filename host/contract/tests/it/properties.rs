@@ -3,9 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use oncegate_contract::{
-    Answer, Contract, Matches, Normalizer, Operation, Owner, Resolved, ResolvedField, Role, Value,
-    classify, effect_key, fingerprint, match_candidates, normalize, parse_json, render, resolve,
-    safe_text,
+    Answer, Contract, Matches, Normalizer, Operation, Owner, Resolved, ResolvedField, Role, Value, classify,
+    effect_key, fingerprint, match_candidates, normalize, parse_json, render, resolve, safe_text,
 };
 use proptest::prelude::*;
 use serde_json::{Map, Value as Json, json};
@@ -18,41 +17,20 @@ const KEY: &str = "11111111-2222-8333-8444-555555555555";
 
 fn refund_of(id: &str, charge: &str, amount: i64, reason: Option<&str>) -> (Operation, Resolved) {
     let refund = operation(REFUNDS, "create-refund");
-    let call = Call::default().fetched(
-        "get-return",
-        json!({ "id": id, "charge": charge, "amount": amount }),
-    );
-    let call = reason
-        .into_iter()
-        .fold(call, |call, reason| call.text("reason", reason));
+    let call = Call::default().fetched("get-return", json!({ "id": id, "charge": charge, "amount": amount }));
+    let call = reason.into_iter().fold(call, |call, reason| call.text("reason", reason));
     let resolved = call.resolve(&refund).unwrap();
     (refund, resolved)
 }
 
-fn payout(
-    invoice: &str,
-    amount: Json,
-    currency: &str,
-    memo: &str,
-    reverse: bool,
-) -> (Operation, Resolved) {
+fn payout(invoice: &str, amount: Json, currency: &str, memo: &str, reverse: bool) -> (Operation, Resolved) {
     let operation = operation(PAYOUT, "create-payout");
-    let mut members = vec![
-        ("invoice", json!(invoice)),
-        ("amount", amount),
-        ("currency", json!(currency)),
-    ];
+    let mut members = vec![("invoice", json!(invoice)), ("amount", amount), ("currency", json!(currency))];
     if reverse {
         members.reverse();
     }
-    let arguments: Map<String, Json> = members
-        .into_iter()
-        .map(|(k, v)| (k.to_owned(), v))
-        .collect();
-    let resolved = Call::arguments(Json::Object(arguments))
-        .text("memo", memo)
-        .resolve(&operation)
-        .unwrap();
+    let arguments: Map<String, Json> = members.into_iter().map(|(k, v)| (k.to_owned(), v)).collect();
+    let resolved = Call::arguments(Json::Object(arguments)).text("memo", memo).resolve(&operation).unwrap();
     (operation, resolved)
 }
 
@@ -64,17 +42,8 @@ fn value() -> impl Strategy<Value = Value> {
     prop_oneof![
         any::<String>().prop_map(Value::Text),
         "[ -~]{0,12}".prop_map(Value::Text),
-        prop::sample::select(vec![
-            "&amount=1",
-            "a\r\nHost: x",
-            "../../admin",
-            "%2e%2e",
-            "\"}",
-            "=",
-            "R-1001",
-            "ch_1"
-        ])
-        .prop_map(|t| Value::Text(t.into())),
+        prop::sample::select(vec!["&amount=1", "a\r\nHost: x", "../../admin", "%2e%2e", "\"}", "=", "R-1001", "ch_1"])
+            .prop_map(|t| Value::Text(t.into())),
         any::<i64>().prop_map(Value::Integer),
         "[-+0-9.e]{0,9}".prop_map(Value::Decimal),
         any::<bool>().prop_map(Value::Boolean),
@@ -132,10 +101,8 @@ fn json_document() -> impl Strategy<Value = Json> {
         prop::sample::select(vec!["refund", "re_1", KEY, "R-1001", "ch_1"]).prop_map(Json::from),
     ];
     let name = prop_oneof![
-        prop::sample::select(vec![
-            "id", "object", "data", "metadata", "ref", "error", "code", "charge", "amount"
-        ])
-        .prop_map(str::to_owned),
+        prop::sample::select(vec!["id", "object", "data", "metadata", "ref", "error", "code", "charge", "amount"])
+            .prop_map(str::to_owned),
         any::<String>(),
     ];
     leaf.prop_recursive(5, 40, 6, move |inner| {
@@ -362,23 +329,9 @@ proptest! {
 }
 
 fn name() -> impl Strategy<Value = String> {
-    let known = vec![
-        "return",
-        "charge",
-        "amount",
-        "reason",
-        "to",
-        "subject",
-        "memo",
-        "id",
-        "Host",
-        "metadata[ref]",
-        "_method",
-    ];
-    prop_oneof![
-        prop::sample::select(known).prop_map(str::to_owned),
-        any::<String>()
-    ]
+    let known =
+        vec!["return", "charge", "amount", "reason", "to", "subject", "memo", "id", "Host", "metadata[ref]", "_method"];
+    prop_oneof![prop::sample::select(known).prop_map(str::to_owned), any::<String>()]
 }
 
 fn parts() -> impl Strategy<Value = Vec<String>> {
@@ -387,8 +340,7 @@ fn parts() -> impl Strategy<Value = Vec<String>> {
 
 /// The key of an operation with as many key parts as there are values.
 fn key_of(values: &[String]) -> oncegate_contract::EffectKey {
-    let part =
-        |i: usize| format!("{{ name = \"p{i}\", role = \"key\", from = \"argument:/p{i}\" }}");
+    let part = |i: usize| format!("{{ name = \"p{i}\", role = \"key\", from = \"argument:/p{i}\" }}");
     let parts: Vec<_> = (0..values.len()).map(part).collect();
     let text = format!(
         "[component]\nname = \"c\"\neffect = \"keyed\"\n[endpoint.e]\nurl = \"https://e.example\"\n[operation.o]\neffect = \"keyed\"\n\
@@ -403,14 +355,7 @@ fn key_of(values: &[String]) -> oncegate_contract::EffectKey {
         normal: Some(value.clone()),
     };
     let fields = values.iter().enumerate().map(field).collect();
-    key(
-        &contract(&text).operations["o"],
-        &Resolved {
-            fields,
-            fetches: Vec::new(),
-            sequence: None,
-        },
-    )
+    key(&contract(&text).operations["o"], &Resolved { fields, fetches: Vec::new(), sequence: None })
 }
 
 /// Reads the rendered request back by other parsers and compares it with the declaration.
@@ -420,43 +365,24 @@ fn check_members(operation: &Operation, resolved: &Resolved) -> Result<(), TestC
         return Ok(());
     };
     let url = url::Url::parse(&request.url).unwrap();
-    prop_assert_eq!(
-        url.origin().ascii_serialization(),
-        "https://host.example:8443"
-    );
+    prop_assert_eq!(url.origin().ascii_serialization(), "https://host.example:8443");
     prop_assert!(url.fragment().is_none() && url.username().is_empty());
     let segments = url.path_segments().unwrap().count();
     prop_assert_eq!(segments, 1 + operation.path.segments.len());
     let query: Vec<String> = url.query_pairs().map(|(n, _)| n.into_owned()).collect();
-    let mut wanted: Vec<String> = operation
-        .path
-        .query
-        .iter()
-        .map(|(n, _)| n.clone())
-        .collect();
+    let mut wanted: Vec<String> = operation.path.query.iter().map(|(n, _)| n.clone()).collect();
     wanted.extend(sent(operation, resolved, "query:"));
     prop_assert_eq!(query, wanted);
-    let mut headers: Vec<String> = request
-        .headers
-        .iter()
-        .map(|(n, _)| n.clone())
-        .filter(|n| n != "content-type")
-        .collect();
-    prop_assert!(
-        request
-            .headers
-            .iter()
-            .all(|(_, v)| v.bytes().all(|b| (b' '..=b'~').contains(&b)))
-    );
+    let mut headers: Vec<String> =
+        request.headers.iter().map(|(n, _)| n.clone()).filter(|n| n != "content-type").collect();
+    prop_assert!(request.headers.iter().all(|(_, v)| v.bytes().all(|b| (b' '..=b'~').contains(&b))));
     let dedupe = operation.provider.at.is_some();
     prop_assert_eq!(headers.pop(), dedupe.then(|| "idempotency-key".to_owned()));
     prop_assert!(headers.is_empty());
     let reference = operation.reference.as_ref().map(ToString::to_string);
     match operation.body.as_str() {
         "form" => {
-            let names: Vec<String> = url::form_urlencoded::parse(&request.body)
-                .map(|(n, _)| n.into_owned())
-                .collect();
+            let names: Vec<String> = url::form_urlencoded::parse(&request.body).map(|(n, _)| n.into_owned()).collect();
             let mut wanted = sent(operation, resolved, "form:");
             wanted.extend(reference.and_then(|r| r.strip_prefix("form:").map(str::to_owned)));
             prop_assert_eq!(names, wanted);
@@ -477,18 +403,8 @@ fn check_members(operation: &Operation, resolved: &Resolved) -> Result<(), TestC
 }
 
 fn sent(operation: &Operation, resolved: &Resolved, kind: &str) -> Vec<String> {
-    let fields = operation
-        .fields
-        .iter()
-        .filter(|f| resolved.field(&f.name).is_some());
-    fields
-        .filter_map(|f| {
-            f.at.as_ref()?
-                .to_string()
-                .strip_prefix(kind)
-                .map(str::to_owned)
-        })
-        .collect()
+    let fields = operation.fields.iter().filter(|f| resolved.field(&f.name).is_some());
+    fields.filter_map(|f| f.at.as_ref()?.to_string().strip_prefix(kind).map(str::to_owned)).collect()
 }
 
 fn collect_leaves(json: &Json, path: String, declared: &[String], leaves: &mut Vec<String>) {
@@ -507,11 +423,6 @@ fn sources_are_borrowed_only() {
     // The public entry point takes plain borrows, so a host can resolve without copying a call.
     let context = BTreeMap::new();
     let arguments = json!({ "order_id": "1" });
-    let sources = oncegate_contract::Sources {
-        context: &context,
-        arguments: &arguments,
-        lookups: &[],
-        given: &[],
-    };
+    let sources = oncegate_contract::Sources { context: &context, arguments: &arguments, lookups: &[], given: &[] };
     assert!(resolve(&operation(ORDERS, "get-order"), &sources).is_ok());
 }

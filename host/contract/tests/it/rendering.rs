@@ -16,15 +16,9 @@ fn a_form() {
     let refund = operation(REFUNDS, "create-refund");
     let resolved = refund_call().resolve(&refund).unwrap();
     let request = render(&refund, "https://api.pay.example", &resolved, Some(KEY)).unwrap();
-    assert_eq!(
-        (request.method.as_str(), request.url.as_str()),
-        ("POST", "https://api.pay.example/v1/refunds")
-    );
+    assert_eq!((request.method.as_str(), request.url.as_str()), ("POST", "https://api.pay.example/v1/refunds"));
     let headers = [
-        (
-            "content-type".to_owned(),
-            "application/x-www-form-urlencoded".to_owned(),
-        ),
+        ("content-type".to_owned(), "application/x-www-form-urlencoded".to_owned()),
         ("idempotency-key".to_owned(), KEY.to_owned()),
     ];
     assert_eq!(request.headers, headers);
@@ -42,22 +36,14 @@ fn a_form() {
 fn a_request_that_needs_the_hosts_key_is_not_written_without() {
     let refund = operation(REFUNDS, "create-refund");
     let resolved = refund_call().resolve(&refund).unwrap();
-    assert!(matches!(
-        render(&refund, "https://p.example", &resolved, None),
-        Err(FieldError::Invalid { .. })
-    ));
+    assert!(matches!(render(&refund, "https://p.example", &resolved, None), Err(FieldError::Invalid { .. })));
 }
 
 #[test]
 fn json_objects_in_declared_order() {
     let email = operation(CAMPAIGN, "send-email");
-    let call =
-        Call::arguments(json!({ "recipients": ["ada@example.org"] })).context("trigger", "spring");
-    let resolved = call
-        .text("subject", "\"quoted\"\u{2028}")
-        .text("text", "x")
-        .resolve(&email)
-        .unwrap();
+    let call = Call::arguments(json!({ "recipients": ["ada@example.org"] })).context("trigger", "spring");
+    let resolved = call.text("subject", "\"quoted\"\u{2028}").text("text", "x").resolve(&email).unwrap();
     let request = render(&email, "http://127.0.0.1:8080/mail/", &resolved, Some(KEY)).unwrap();
     assert_eq!(request.url, "http://127.0.0.1:8080/mail/v1/emails");
     assert_eq!(
@@ -72,39 +58,19 @@ fn json_objects_in_declared_order() {
 fn integers_are_numbers_and_constants_are_written() {
     let payout = operation(PAYOUT, "create-payout");
     let call = Call::arguments(json!({ "invoice": "i-1", "amount": "500", "currency": "usd" }));
-    let request = render(
-        &payout,
-        "https://bank.example",
-        &call.resolve(&payout).unwrap(),
-        None,
-    )
-    .unwrap();
-    assert_eq!(
-        body(&request),
-        r#"{"invoice":"I-1","money":{"amount":50000,"currency":"USD"}}"#
-    );
+    let request = render(&payout, "https://bank.example", &call.resolve(&payout).unwrap(), None).unwrap();
+    assert_eq!(body(&request), r#"{"invoice":"I-1","money":{"amount":50000,"currency":"USD"}}"#);
 }
 
 #[test]
 fn multipart_is_the_same_bytes_each_time() {
     let proof = operation(PAYOUT, "upload-proof");
     let call = Call::arguments(json!({ "invoice": "i/1", "file": "aGVsbG8=" }));
-    let render = || {
-        render(
-            &proof,
-            "https://bank.example",
-            &call.resolve(&proof).unwrap(),
-            None,
-        )
-        .unwrap()
-    };
+    let render = || render(&proof, "https://bank.example", &call.resolve(&proof).unwrap(), None).unwrap();
     let request = render();
     assert_eq!(request, render());
     assert_eq!(request.url, "https://bank.example/proofs/I%2F1");
-    let boundary = request.headers[0]
-        .1
-        .strip_prefix("multipart/form-data; boundary=")
-        .unwrap();
+    let boundary = request.headers[0].1.strip_prefix("multipart/form-data; boundary=").unwrap();
     let wanted = format!(
         "--{boundary}\r\nContent-Disposition: form-data; name=\"file\"; filename=\"proof.pdf\"\r\nContent-Type: application/pdf\r\n\r\nhello\r\n\
          --{boundary}\r\nContent-Disposition: form-data; name=\"kind\"\r\n\r\ninvoice\r\n--{boundary}--\r\n"
@@ -114,57 +80,43 @@ fn multipart_is_the_same_bytes_each_time() {
 
 #[test]
 fn a_body_of_bytes_and_none() {
-    let text = PAYOUT.replace("body = \"multipart\"", "body = \"bytes\"").replace("at = \"part:file\"", "at = \"body\"").replace(
-        "{ name = \"kind\", at = \"part:kind\", role = \"transport\", from = \"const\", value = \"invoice\" }",
-        "{ name = \"kind\", at = \"header:X-Kind\", role = \"transport\", from = \"const\", value = \"invoice\" }",
-    );
+    let text = PAYOUT
+        .replace("body = \"multipart\"", "body = \"bytes\"")
+        .replace("at = \"part:file\"", "at = \"body\"")
+        .replace(
+            "{ name = \"kind\", at = \"part:kind\", role = \"transport\", from = \"const\", value = \"invoice\" }",
+            "{ name = \"kind\", at = \"header:X-Kind\", role = \"transport\", from = \"const\", value = \"invoice\" }",
+        );
     let text = text.replace(", filename = \"proof.pdf\"", "");
     let proof = operation(&text, "upload-proof");
-    let resolved = Call::arguments(json!({ "invoice": "i1", "file": "aGVsbG8=" }))
-        .resolve(&proof)
-        .unwrap();
+    let resolved = Call::arguments(json!({ "invoice": "i1", "file": "aGVsbG8=" })).resolve(&proof).unwrap();
     let request = render(&proof, "https://bank.example", &resolved, None).unwrap();
     assert_eq!(request.body, b"hello");
     assert_eq!(
         request.headers,
-        [
-            ("content-type".to_owned(), "application/pdf".to_owned()),
-            ("x-kind".into(), "invoice".into())
-        ]
+        [("content-type".to_owned(), "application/pdf".to_owned()), ("x-kind".into(), "invoice".into())]
     );
     let close = operation(PAYOUT, "close-account");
     let id = "67E55044-10B1-426F-9247-BB680E5FE0C8";
     let request = render(
         &close,
         "https://bank.example",
-        &Call::arguments(json!({ "account": id }))
-            .resolve(&close)
-            .unwrap(),
+        &Call::arguments(json!({ "account": id })).resolve(&close).unwrap(),
         None,
     )
     .unwrap();
     assert_eq!(
         (request.url, request.body.len(), request.headers.len()),
-        (
-            format!("https://bank.example/accounts/{}", id.to_lowercase()),
-            0,
-            0
-        )
+        (format!("https://bank.example/accounts/{}", id.to_lowercase()), 0, 0)
     );
 }
 
 #[test]
 fn constant_and_declared_queries() {
     let list = operation(CAMPAIGN, "list-emails");
-    let resolved = Call::default()
-        .text("to", "a&b=c#d+e f%2")
-        .resolve(&list)
-        .unwrap();
+    let resolved = Call::default().text("to", "a&b=c#d+e f%2").resolve(&list).unwrap();
     let request = render(&list, "https://mail.example", &resolved, None).unwrap();
-    assert_eq!(
-        request.url,
-        "https://mail.example/v1/emails?limit=100&to=a%26b%3Dc%23d%2Be%20f%252"
-    );
+    assert_eq!(request.url, "https://mail.example/v1/emails?limit=100&to=a%26b%3Dc%23d%2Be%20f%252");
 }
 
 fn order(id: &str) -> Result<Request, FieldError> {
@@ -217,10 +169,7 @@ fn a_path_value_never_changes_the_urls_shape() {
         ("http://x", ""),
     ] {
         match order(good) {
-            Ok(request) => assert_eq!(
-                request.url,
-                format!("https://shop.example/api/orders/{written}")
-            ),
+            Ok(request) => assert_eq!(request.url, format!("https://shop.example/api/orders/{written}")),
             Err(error) => assert_eq!(written, "", "{error}"),
         }
     }
@@ -228,30 +177,14 @@ fn a_path_value_never_changes_the_urls_shape() {
 
 #[test]
 fn a_header_value_is_one_line() {
-    let text = NOTES.replace(
-        "at = \"json:/text\", role = \"generated\", max = 4000",
-        "at = \"header:X-Text\"",
-    );
+    let text = NOTES.replace("at = \"json:/text\", role = \"generated\", max = 4000", "at = \"header:X-Text\"");
     let note = operation(&text, "create-note");
-    let call = Call::arguments(json!({ "thread": "T" }))
-        .context("trigger", "t")
-        .context("sequence", "1");
+    let call = Call::arguments(json!({ "thread": "T" })).context("trigger", "t").context("sequence", "1");
     let write = |value: &str| {
         let resolved = call.clone().text("text", value).resolve(&note).unwrap();
         render(&note, "https://notes.example", &resolved, Some(KEY))
     };
-    for bad in [
-        "",
-        " a",
-        "a ",
-        "a\r\nHost: evil",
-        "a\nb",
-        "a\tb",
-        "a\0",
-        "é",
-        "\u{7f}",
-        &"x".repeat(5000),
-    ] {
+    for bad in ["", " a", "a ", "a\r\nHost: evil", "a\nb", "a\tb", "a\0", "é", "\u{7f}", &"x".repeat(5000)] {
         assert!(write(bad).is_err(), "{bad:?} was written");
     }
     assert!(write("plain: text; q=\"1\"").is_ok());
@@ -260,9 +193,7 @@ fn a_header_value_is_one_line() {
 #[test]
 fn odd_base_urls_are_refused() {
     let get = operation(ORDERS, "get-order");
-    let resolved = Call::arguments(json!({ "order_id": "1" }))
-        .resolve(&get)
-        .unwrap();
+    let resolved = Call::arguments(json!({ "order_id": "1" })).resolve(&get).unwrap();
     for base in [
         "",
         "shop",
@@ -282,24 +213,15 @@ fn odd_base_urls_are_refused() {
 
 #[test]
 fn a_json_document_is_one_member() {
-    let text = NOTES.replace(
-        "at = \"json:/text\", role = \"generated\", max = 4000",
-        "at = \"json:/text\", type = \"json\"",
-    );
+    let text =
+        NOTES.replace("at = \"json:/text\", role = \"generated\", max = 4000", "at = \"json:/text\", type = \"json\"");
     let note = operation(&text, "create-note");
-    let call = Call::arguments(json!({ "thread": "T" }))
-        .context("trigger", "t")
-        .context("sequence", "1");
+    let call = Call::arguments(json!({ "thread": "T" })).context("trigger", "t").context("sequence", "1");
     let document = Value::Json(json!({ "ref": "mine", "thread": "other" }));
     let resolved = call.give("text", document).resolve(&note).unwrap();
     let request = render(&note, "https://notes.example", &resolved, Some(KEY)).unwrap();
-    assert_eq!(
-        body(&request),
-        format!(r#"{{"thread":"T","text":{{"ref":"mine","thread":"other"}},"ref":"{KEY}"}}"#)
-    );
+    assert_eq!(body(&request), format!(r#"{{"thread":"T","text":{{"ref":"mine","thread":"other"}},"ref":"{KEY}"}}"#));
     let deep = (0..200).fold(json!(1), |inner, _| json!([inner]));
-    let call = Call::arguments(json!({ "thread": "T" }))
-        .context("trigger", "t")
-        .context("sequence", "1");
+    let call = Call::arguments(json!({ "thread": "T" })).context("trigger", "t").context("sequence", "1");
     assert!(call.give("text", Value::Json(deep)).resolve(&note).is_err());
 }

@@ -1,8 +1,8 @@
 //! The published vectors. They never change; they were computed by another program.
 
 use oncegate_contract::{
-    Contract, EffectKey, Normalizer, Operation, Owner, Resolved, ResolvedField, Role,
-    SequenceScope, Value, downstream_key, effect_key, fingerprint, normalize, recipe,
+    Contract, EffectKey, Normalizer, Operation, Owner, Resolved, ResolvedField, Role, SequenceScope, Value,
+    downstream_key, effect_key, fingerprint, normalize, recipe,
 };
 use serde_json::Value as Json;
 
@@ -29,9 +29,7 @@ fn text(json: &Json) -> &str {
 
 /// An operation with the given key parts, each a TOML table without its place.
 fn keyed(action: &str, parts: &[String], repeat: Option<&str>) -> Operation {
-    let repeat = repeat
-        .map(|scope| format!("repeat = \"sequence\"\nscope = \"{scope}\"\n"))
-        .unwrap_or_default();
+    let repeat = repeat.map(|scope| format!("repeat = \"sequence\"\nscope = \"{scope}\"\n")).unwrap_or_default();
     let toml = format!(
         "[component]\nname = \"c\"\neffect = \"keyed\"\n[endpoint.e]\nurl = \"https://e.example\"\n\
          [operation.find]\neffect = \"none\"\nrequest = \"GET e:/\"\n\
@@ -39,25 +37,18 @@ fn keyed(action: &str, parts: &[String], repeat: Option<&str>) -> Operation {
          fields = [ {} ]\n",
         parts.join(", ")
     );
-    let contract =
-        Contract::parse("vector", &toml).unwrap_or_else(|errors| panic!("{toml}\n{errors}"));
+    let contract = Contract::parse("vector", &toml).unwrap_or_else(|errors| panic!("{toml}\n{errors}"));
     contract.operations["o"].clone()
 }
 
 #[test]
 fn keys() {
     for vector in vectors(include_str!("../vectors/key.json")) {
-        let pairs: Vec<(&str, &str)> = vector["parts"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|p| (text(&p[0]), text(&p[1])))
-            .collect();
+        let pairs: Vec<(&str, &str)> =
+            vector["parts"].as_array().unwrap().iter().map(|p| (text(&p[0]), text(&p[1]))).collect();
         let parts: Vec<_> = pairs
             .iter()
-            .map(|(name, _)| {
-                format!("{{ name = \"{name}\", role = \"key\", from = \"argument:/{name}\" }}")
-            })
+            .map(|(name, _)| format!("{{ name = \"{name}\", role = \"key\", from = \"argument:/{name}\" }}"))
             .collect();
         let sequence = &vector["sequence"];
         let scope = sequence.get(0).and_then(Json::as_str);
@@ -69,37 +60,15 @@ fn keys() {
             value: Value::Text((*value).to_owned()),
             normal: Some((*value).to_owned()),
         };
-        let scope = scope.map(|s| {
-            if s == "run" {
-                SequenceScope::Run
-            } else {
-                SequenceScope::Trigger
-            }
-        });
+        let scope = scope.map(|s| if s == "run" { SequenceScope::Run } else { SequenceScope::Trigger });
         let resolved = Resolved {
             fields: pairs.iter().map(field).collect(),
             fetches: Vec::new(),
-            sequence: scope.map(|s| {
-                (
-                    s,
-                    text(&sequence[1]).to_owned(),
-                    sequence[2].as_u64().unwrap(),
-                )
-            }),
+            sequence: scope.map(|s| (s, text(&sequence[1]).to_owned(), sequence[2].as_u64().unwrap())),
         };
         let [tenant, account, owner] = ["tenant", "account", "owner"].map(|k| text(&vector[k]));
         let epoch = u32::try_from(vector["epoch"].as_u64().unwrap()).unwrap();
-        let key = effect_key(
-            &operation,
-            &Owner {
-                tenant,
-                account,
-                owner,
-            },
-            &resolved,
-            epoch,
-        )
-        .unwrap();
+        let key = effect_key(&operation, &Owner { tenant, account, owner }, &resolved, epoch).unwrap();
         assert_eq!(key.to_string(), text(&vector["key"]), "{vector}");
     }
 }
@@ -109,26 +78,12 @@ fn recipes() {
     for vector in vectors(include_str!("../vectors/recipe.json")) {
         let part = |part: &Json| {
             let mut members = vec!["role = \"key\"".to_owned()];
-            members.extend(
-                part.as_object()
-                    .unwrap()
-                    .iter()
-                    .map(|(name, value)| format!("{name} = {value}")),
-            );
+            members.extend(part.as_object().unwrap().iter().map(|(name, value)| format!("{name} = {value}")));
             format!("{{ {} }}", members.join(", "))
         };
-        let parts: Vec<_> = vector["parts"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(part)
-            .collect();
+        let parts: Vec<_> = vector["parts"].as_array().unwrap().iter().map(part).collect();
         let operation = keyed(text(&vector["action"]), &parts, vector["repeat"].as_str());
-        assert_eq!(
-            hex(&recipe(&operation)),
-            text(&vector["recipe"]),
-            "{vector}"
-        );
+        assert_eq!(hex(&recipe(&operation)), text(&vector["recipe"]), "{vector}");
     }
 }
 
@@ -142,11 +97,7 @@ fn fingerprints() {
             value: Value::Boolean(true),
             normal: Some(text(&vector["normal"]).into()),
         };
-        let resolved = Resolved {
-            fields: vec![field],
-            fetches: Vec::new(),
-            sequence: None,
-        };
+        let resolved = Resolved { fields: vec![field], fetches: Vec::new(), sequence: None };
         let print = fingerprint(&resolved, bytes(text(&vector["salt"])));
         assert_eq!(hex(&print.fields[0].1), text(&vector["hash"]), "{vector}");
     }
@@ -158,12 +109,7 @@ fn downstream_keys() {
         let generation = u32::try_from(vector["generation"].as_u64().unwrap()).unwrap();
         let key = downstream_key(&EffectKey(bytes(text(&vector["key"]))), generation);
         assert_eq!(key, text(&vector["downstream"]), "{vector}");
-        assert!(
-            key.len() <= 64
-                && key
-                    .bytes()
-                    .all(|b| b.is_ascii_digit() || b.is_ascii_lowercase() || b == b'-')
-        );
+        assert!(key.len() <= 64 && key.bytes().all(|b| b.is_ascii_digit() || b.is_ascii_lowercase() || b == b'-'));
     }
 }
 
@@ -171,11 +117,7 @@ fn downstream_keys() {
 fn normal_forms() {
     for vector in vectors(include_str!("../vectors/normalize.json")) {
         let input = &vector["input"];
-        let value = match (
-            input["text"].as_str(),
-            input["integer"].as_i64(),
-            input["decimal"].as_str(),
-        ) {
+        let value = match (input["text"].as_str(), input["integer"].as_i64(), input["decimal"].as_str()) {
             (Some(text), _, _) => Value::Text(text.into()),
             (_, Some(number), _) => Value::Integer(number),
             (_, _, Some(text)) => Value::Decimal(text.into()),
@@ -183,18 +125,10 @@ fn normal_forms() {
         };
         let normalizer = Normalizer::from_name(text(&vector["normalizer"])).unwrap();
         let normal = normalize(normalizer, &value, vector["currency"].as_str());
-        assert_eq!(
-            normal.as_ref().ok().map(String::as_str),
-            vector["normal"].as_str(),
-            "{vector} gave {normal:?}"
-        );
+        assert_eq!(normal.as_ref().ok().map(String::as_str), vector["normal"].as_str(), "{vector} gave {normal:?}");
         if let (Ok(normal), true) = (normal, normalizer != Normalizer::Money) {
             let again = normalize(normalizer, &Value::Text(normal.clone()), None);
-            assert_eq!(
-                again,
-                Ok(normal),
-                "{vector}: a normal form is its own normal form"
-            );
+            assert_eq!(again, Ok(normal), "{vector}: a normal form is its own normal form");
         }
     }
 }
@@ -203,9 +137,6 @@ fn normal_forms() {
 fn every_normaliser_has_vectors() {
     let vectors = vectors(include_str!("../vectors/normalize.json"));
     for name in Normalizer::names() {
-        assert!(
-            vectors.iter().filter(|v| v["normalizer"] == name).count() >= 3,
-            "{name}"
-        );
+        assert!(vectors.iter().filter(|v| v["normalizer"] == name).count() >= 3, "{name}");
     }
 }

@@ -46,9 +46,7 @@ pub(super) fn attach(path: &Path) -> Result<Attached, LedgerError> {
         }
         match greet(path) {
             Ok((id, stream)) => return Ok(Attached::Client { id, stream }),
-            Err(LedgerError::Unavailable { .. }) if Instant::now() < until => {
-                std::thread::sleep(PAUSE)
-            }
+            Err(LedgerError::Unavailable { .. }) if Instant::now() < until => std::thread::sleep(PAUSE),
             Err(error) => return Err(error),
         }
     }
@@ -56,9 +54,7 @@ pub(super) fn attach(path: &Path) -> Result<Attached, LedgerError> {
 
 /// Connects, and asks who is there.
 fn greet(path: &Path) -> Result<([u8; 16], UnixStream), LedgerError> {
-    let said = |error: std::io::Error| {
-        LedgerError::unavailable(format!("its owner does not answer: {error}"))
-    };
+    let said = |error: std::io::Error| LedgerError::unavailable(format!("its owner does not answer: {error}"));
     let mut stream = server::connect(path).map_err(said)?;
     stream.set_read_timeout(Some(PATIENCE)).map_err(said)?;
     protocol::send(&mut stream, &(0_u64, Request::Hello { protocol: PROTOCOL })).map_err(said)?;
@@ -89,14 +85,10 @@ impl Calls {
     /// the owner meanwhile.
     pub(super) async fn ask(&self, request: Request) -> Result<Answer, Request> {
         let (reply, answer) = oneshot::channel();
-        if let Err(SendError(Message::Call(request, _))) =
-            self.sender.send(Message::Call(request, reply))
-        {
+        if let Err(SendError(Message::Call(request, _))) = self.sender.send(Message::Call(request, reply)) {
             return Err(request);
         }
-        Ok(answer
-            .await
-            .unwrap_or_else(|_| Err(LedgerError::unavailable("it was closed"))))
+        Ok(answer.await.unwrap_or_else(|_| Err(LedgerError::unavailable("it was closed"))))
     }
 }
 
@@ -106,11 +98,7 @@ pub(super) struct Client {
 }
 
 impl Client {
-    pub(super) fn start(
-        path: &Path,
-        id: [u8; 16],
-        stream: UnixStream,
-    ) -> Result<Client, LedgerError> {
+    pub(super) fn start(path: &Path, id: [u8; 16], stream: UnixStream) -> Result<Client, LedgerError> {
         let (sender, receiver) = channel();
         let mut actor = Actor {
             path: path.to_owned(),
@@ -121,6 +109,7 @@ impl Client {
             connections: 0,
             pending: BTreeMap::new(),
             calls: 0,
+            gave_up: None,
         };
         actor.listen_to(stream)?;
         std::thread::Builder::new()
@@ -136,9 +125,7 @@ impl Client {
     }
 
     pub(super) fn calls(&self) -> Calls {
-        Calls {
-            sender: self.sender.clone(),
-        }
+        Calls { sender: self.sender.clone() }
     }
 }
 
@@ -163,6 +150,8 @@ struct Actor {
     connections: u64,
     pending: BTreeMap<u64, Pending>,
     calls: u64,
+    /// When no owner could be found, and why: calls that queued up meanwhile do not each wait again.
+    gave_up: Option<(Instant, LedgerError)>,
 }
 
 impl Actor {
@@ -170,9 +159,7 @@ impl Actor {
         loop {
             match receiver.recv_timeout(TICK) {
                 Ok(Message::Call(request, reply)) => self.call(request, reply),
-                Ok(Message::Frame(connection, (number, answer)))
-                    if connection == self.connections =>
-                {
+                Ok(Message::Frame(connection, (number, answer))) if connection == self.connections => {
                     if let Some(pending) = self.pending.remove(&number) {
                         let _ = pending.reply.send(answer);
                     }
@@ -201,16 +188,14 @@ impl Actor {
         if let Some((queue, reads)) = self.owned() {
             return answer_here(&queue, &reads, request, reply);
         }
+        if let (None, Some((since, why))) = (&self.connection, &self.gave_up)
+            && since.elapsed() < TICK
+        {
+            return drop(reply.send(Err(why.clone())));
+        }
         self.calls += 1;
         let number = self.calls;
-        self.pending.insert(
-            number,
-            Pending {
-                request,
-                reply,
-                since: Instant::now(),
-            },
-        );
+        self.pending.insert(number, Pending { request, reply, since: Instant::now() });
         if self.connection.is_none() || !self.write(number) {
             self.recover();
         }
@@ -224,16 +209,13 @@ impl Actor {
     }
 
     fn write(&mut self, number: u64) -> bool {
-        let (Some(stream), Some(pending)) = (&mut self.connection, self.pending.get(&number))
-        else {
+        let (Some(stream), Some(pending)) = (&mut self.connection, self.pending.get(&number)) else {
             return false;
         };
         match protocol::encode(&(number, &pending.request)) {
             Ok(frame) => std::io::Write::write_all(stream, &frame).is_ok(),
             Err(error) => {
-                let why = LedgerError::Invalid {
-                    why: error.to_string(),
-                };
+                let why = LedgerError::Invalid { why: error.to_string() };
                 if let Some(pending) = self.pending.remove(&number) {
                     let _ = pending.reply.send(Err(why));
                 }
@@ -245,8 +227,7 @@ impl Actor {
     fn listen_to(&mut self, stream: UnixStream) -> Result<(), LedgerError> {
         self.connections += 1;
         let connection = self.connections;
-        let failed =
-            |error: std::io::Error| LedgerError::io("talking to the ledger's owner", &error);
+        let failed = |error: std::io::Error| LedgerError::io("talking to the ledger's owner", &error);
         stream.set_write_timeout(Some(PATIENCE)).map_err(failed)?;
         let mut from = stream.try_clone().map_err(failed)?;
         let sender = self.sender.clone();
@@ -279,7 +260,8 @@ impl Actor {
             Ok(Attached::Owner(ownership)) => self.take_over(ownership),
             Err(error) => Err(error),
         };
-        if let Err(error) = outcome {
+        self.gave_up = outcome.err().map(|error| (Instant::now(), error));
+        if let Some((_, error)) = &self.gave_up {
             for (_, pending) in std::mem::take(&mut self.pending) {
                 let _ = pending.reply.send(Err(error.clone()));
             }
@@ -290,11 +272,7 @@ impl Actor {
         self.listen_to(stream)?;
         let numbers: Vec<u64> = self.pending.keys().copied().collect();
         for number in numbers {
-            if let Some(Pending {
-                request: Request::Append { again, .. },
-                ..
-            }) = self.pending.get_mut(&number)
-            {
+            if let Some(Pending { request: Request::Append { again, .. }, .. }) = self.pending.get_mut(&number) {
                 *again = true;
             }
             if !self.write(number) {
@@ -330,17 +308,11 @@ impl Actor {
 
     fn expire(&mut self) {
         let overdue = |pending: &Pending| pending.since.elapsed() > PATIENCE;
-        let numbers: Vec<u64> = self
-            .pending
-            .iter()
-            .filter(|(_, pending)| overdue(pending))
-            .map(|(number, _)| *number)
-            .collect();
+        let numbers: Vec<u64> =
+            self.pending.iter().filter(|(_, pending)| overdue(pending)).map(|(number, _)| *number).collect();
         for number in numbers {
             if let Some(pending) = self.pending.remove(&number) {
-                let _ = pending
-                    .reply
-                    .send(Err(LedgerError::unavailable("its owner does not answer")));
+                let _ = pending.reply.send(Err(LedgerError::unavailable("its owner does not answer")));
             }
         }
     }
@@ -354,16 +326,8 @@ fn answer_here(
     reply: oneshot::Sender<Answer>,
 ) {
     match request {
-        Request::Append {
-            batch,
-            nonce,
-            again,
-        } => queue.submit(
-            Op {
-                batch,
-                nonce: Some(nonce),
-                again,
-            },
+        Request::Append { batch, nonce, again } => queue.submit(
+            Op { batch, nonce: Some(nonce), again },
             Box::new(move |outcome| drop(reply.send(outcome.map(Reply::Versions)))),
         ),
         question => drop(reply.send(reads.answer(&question))),

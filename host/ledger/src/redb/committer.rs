@@ -38,18 +38,13 @@ pub(crate) struct Queue {
 impl Queue {
     pub(super) async fn append(&self, batch: Vec<Append>) -> Result<Vec<u64>, LedgerError> {
         let (reply, outcome) = oneshot::channel();
-        let op = Op {
-            batch,
-            nonce: None,
-            again: false,
-        };
+        let op = Op { batch, nonce: None, again: false };
         self.submit(op, Box::new(move |result| drop(reply.send(result))));
         outcome.await.unwrap_or_else(|_| Err(closed()))
     }
 
     pub(super) fn submit(&self, op: Op, reply: Reply) {
-        if let Err(std::sync::mpsc::SendError(Message::Append(_, reply))) =
-            self.sender.send(Message::Append(op, reply))
+        if let Err(std::sync::mpsc::SendError(Message::Append(_, reply))) = self.sender.send(Message::Append(op, reply))
         {
             reply(Err(closed()));
         }
@@ -73,14 +68,7 @@ pub(super) fn start(
     incarnation: Arc<AtomicU64>,
 ) -> Result<(Queue, JoinHandle<()>), LedgerError> {
     let (sender, receiver) = channel();
-    let committer = Committer {
-        store: Ok(store),
-        place,
-        reads,
-        incarnation,
-        tried: Instant::now(),
-        last_group: 1,
-    };
+    let committer = Committer { store: Ok(store), place, reads, incarnation, tried: Instant::now(), last_group: 1 };
     let thread = std::thread::Builder::new()
         .name("oncegate-ledger".to_owned())
         .spawn(move || committer.run(&receiver))
@@ -160,9 +148,7 @@ impl Committer {
 
 fn unknown(failure: &LedgerError) -> LedgerError {
     match failure {
-        LedgerError::Unavailable { .. }
-        | LedgerError::Full { .. }
-        | LedgerError::Damaged { .. } => failure.clone(),
+        LedgerError::Unavailable { .. } | LedgerError::Full { .. } | LedgerError::Damaged { .. } => failure.clone(),
         other => LedgerError::unavailable(other),
     }
 }
@@ -176,10 +162,7 @@ struct Group {
 
 impl Group {
     fn add(&mut self, mut op: Op, reply: Reply) {
-        let places = op
-            .batch
-            .iter_mut()
-            .flat_map(|append| append.event.stored_mut());
+        let places = op.batch.iter_mut().flat_map(|append| append.event.stored_mut());
         self.bytes += places.map(|bytes| bytes.len()).sum::<u64>();
         self.ops.push(op);
         self.replies.push(reply);

@@ -51,11 +51,7 @@ fn apply(to: &mut Vec<u8>, write: &Write) {
 
 impl Disk {
     fn from(image: Vec<u8>) -> Disk {
-        Disk {
-            durable: image.clone(),
-            now: image,
-            ..Disk::default()
-        }
+        Disk { durable: image.clone(), now: image, ..Disk::default() }
     }
 
     fn write(&mut self, write: Write) -> std::io::Result<()> {
@@ -92,16 +88,9 @@ impl Disk {
         if self.pending.is_empty() {
             return images;
         }
-        images.push(image(
-            &self.pending[..random.random_range(0..self.pending.len())],
-        ));
+        images.push(image(&self.pending[..random.random_range(0..self.pending.len())]));
         for _ in 0..3 {
-            let mut chosen: Vec<Write> = self
-                .pending
-                .iter()
-                .filter(|_| random.random())
-                .cloned()
-                .collect();
+            let mut chosen: Vec<Write> = self.pending.iter().filter(|_| random.random()).cloned().collect();
             images.push(image(&chosen));
             chosen.reverse();
             images.push(image(&chosen));
@@ -141,10 +130,7 @@ impl StorageBackend for Simulated {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> std::io::Result<()> {
-        self.0
-            .lock()
-            .unwrap()
-            .write(Write::Bytes(offset, data.to_vec()))
+        self.0.lock().unwrap().write(Write::Bytes(offset, data.to_vec()))
     }
 }
 
@@ -168,9 +154,7 @@ fn place(disk: &Arc<Mutex<Disk>>, directory: &std::path::Path) -> Place {
 /// A created ledger, as an image.
 fn created() -> Vec<u8> {
     let disk = Arc::new(Mutex::new(Disk::default()));
-    let database = Database::builder()
-        .create_with_backend(Simulated(Arc::clone(&disk)))
-        .unwrap();
+    let database = Database::builder().create_with_backend(Simulated(Arc::clone(&disk))).unwrap();
     write_first(&database, [3; 16], 1).unwrap();
     database.close().unwrap();
     let disk = disk.lock().unwrap();
@@ -180,29 +164,14 @@ fn created() -> Vec<u8> {
 /// The events of each effect's life; one answer is large and goes to a segment.
 fn life(key: u8) -> [Event; LIFE] {
     let length = if key == 1 { 40_000 } else { 300 };
-    [
-        dispatched(1, 0),
-        responded(1, &vec![key; length]),
-        classified(1, done("re_1")),
-    ]
+    [dispatched(1, 0), responded(1, &vec![key; length]), classified(1, done("re_1"))]
 }
 
 fn op(append: Append) -> Op {
     let key = append.stream.id[0];
-    let lookup = StreamId {
-        kind: crate::StreamKind::Lookup,
-        id: [key; 32],
-    };
-    let also = Append::new(
-        lookup,
-        Expect::Any,
-        Event::LookupResolved { effect: [key; 32] },
-    );
-    Op {
-        batch: vec![append, also],
-        nonce: None,
-        again: false,
-    }
+    let lookup = StreamId { kind: crate::StreamKind::Lookup, id: [key; 32] };
+    let also = Append::new(lookup, Expect::Any, Event::LookupResolved { effect: [key; 32] });
+    Op { batch: vec![append, also], nonce: None, again: false }
 }
 
 /// Lives every effect, two in each commit; returns how far each was acknowledged.
@@ -215,8 +184,7 @@ fn live(store: &mut Store) -> [usize; EFFECTS as usize] {
             let mut after = Vec::new();
             for key in pair {
                 let event = life(key)[step].clone();
-                let (append, row) =
-                    effects::step([key; 32], rows[usize::from(key)].as_ref(), event).unwrap();
+                let (append, row) = effects::step([key; 32], rows[usize::from(key)].as_ref(), event).unwrap();
                 ops.push(op(append));
                 after.push((usize::from(key), row));
             }
@@ -246,10 +214,7 @@ fn examine(place: &Place, acknowledged: &[usize; EFFECTS as usize]) -> Result<()
         if records.len() < acknowledged[usize::from(key)] {
             return Err(format!("effect {key} lost an acknowledged append"));
         }
-        let lookup = StreamId {
-            kind: crate::StreamKind::Lookup,
-            id: [key; 32],
-        };
+        let lookup = StreamId { kind: crate::StreamKind::Lookup, id: [key; 32] };
         if read(lookup)?.len() != records.len() {
             return Err(format!("effect {key}: half of a batch"));
         }
@@ -257,12 +222,8 @@ fn examine(place: &Place, acknowledged: &[usize; EFFECTS as usize]) -> Result<()
         for (record, lived) in records.iter().zip(life(key)) {
             let mut event = record.event.clone();
             for bytes in event.stored_mut() {
-                match reads.answer(&super::protocol::Request::Load {
-                    bytes: bytes.clone(),
-                }) {
-                    Ok(super::protocol::Reply::Bytes(loaded)) => {
-                        *bytes = crate::Stored::Inline(loaded)
-                    }
+                match reads.answer(&super::protocol::Request::Load { bytes: bytes.clone() }) {
+                    Ok(super::protocol::Reply::Bytes(loaded)) => *bytes = crate::Stored::Inline(loaded),
                     other => return Err(format!("bytes are lost: {other:?}")),
                 }
             }
@@ -321,12 +282,7 @@ fn stop_everywhere(lies: bool) -> (u32, Vec<String>) {
 fn a_disk_that_stops_at_any_sync_loses_nothing() {
     let (images, wrong) = stop_everywhere(false);
     println!("{images} images");
-    assert!(
-        wrong.is_empty(),
-        "{} of {images}: {:#?}",
-        wrong.len(),
-        &wrong[..wrong.len().min(5)]
-    );
+    assert!(wrong.is_empty(), "{} of {images}: {:#?}", wrong.len(), &wrong[..wrong.len().min(5)]);
     assert!(images > 100);
 }
 
@@ -334,11 +290,7 @@ fn a_disk_that_stops_at_any_sync_loses_nothing() {
 fn a_disk_that_lies_is_caught() {
     let (images, wrong) = stop_everywhere(true);
     println!("{} of {images} images caught", wrong.len());
-    assert!(
-        wrong.len() > images as usize / 4,
-        "the checks above check something: {} of {images}",
-        wrong.len()
-    );
+    assert!(wrong.len() > images as usize / 4, "the checks above check something: {} of {images}", wrong.len());
 }
 
 #[test]
@@ -347,16 +299,10 @@ fn a_failed_commit_is_unknown_and_the_next_incarnation_reads_the_truth() {
     let disk = Arc::new(Mutex::new(Disk::from(created())));
     let at = place(&disk, directory.path());
     let store = Store::open(&at).unwrap();
-    let reads = Arc::new(super::reads::Reads::new(
-        store.database(),
-        at.segments.clone(),
-    ));
+    let reads = Arc::new(super::reads::Reads::new(store.database(), at.segments.clone()));
     let incarnation = Arc::new(std::sync::atomic::AtomicU64::new(0));
-    let (queue, thread) =
-        super::committer::start(store, at, Arc::clone(&reads), Arc::clone(&incarnation)).unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .build()
-        .unwrap();
+    let (queue, thread) = super::committer::start(store, at, Arc::clone(&reads), Arc::clone(&incarnation)).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let dispatch = |key: u8| op(effects::step([key; 32], None, dispatched(1, 0)).unwrap().0).batch;
     runtime.block_on(queue.append(dispatch(1))).unwrap();
     {
@@ -364,16 +310,9 @@ fn a_failed_commit_is_unknown_and_the_next_incarnation_reads_the_truth() {
         disk.stop_at = Some(disk.syncs + 1);
     }
     let failed = runtime.block_on(queue.append(dispatch(2)));
-    assert!(
-        matches!(failed, Err(LedgerError::Unavailable { .. })),
-        "{failed:?}"
-    );
+    assert!(matches!(failed, Err(LedgerError::Unavailable { .. })), "{failed:?}");
     // Nothing is assumed while it cannot be opened.
-    let read = || {
-        reads.answer(&super::protocol::Request::Read {
-            stream: StreamId::effect([1; 32]),
-        })
-    };
+    let read = || reads.answer(&super::protocol::Request::Read { stream: StreamId::effect([1; 32]) });
     assert!(matches!(read(), Err(LedgerError::Unavailable { .. })));
     {
         let mut disk = disk.lock().unwrap();
@@ -388,14 +327,51 @@ fn a_failed_commit_is_unknown_and_the_next_incarnation_reads_the_truth() {
 }
 
 #[test]
+fn a_commit_costs_two_syncs_however_many_are_in_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let disk = Arc::new(Mutex::new(Disk::from(created())));
+    let mut store = Store::open(&place(&disk, directory.path())).unwrap();
+    let group = |keys: std::ops::Range<u8>| -> Vec<Op> {
+        keys.map(|key| op(effects::step([key; 32], None, dispatched(1, 0)).unwrap().0)).collect()
+    };
+    store.commit(&group(0..64)).unwrap(); // The file grows, which redb syncs too.
+    let before = disk.lock().unwrap().syncs;
+    let outcomes = store.commit(&group(64..72)).unwrap();
+    assert!(outcomes.iter().all(Result::is_ok));
+    assert_eq!(disk.lock().unwrap().syncs - before, 2);
+    let refused = store.commit(&group(64..72)).unwrap();
+    assert!(refused.iter().all(|outcome| matches!(outcome, Err(LedgerError::Conflict { .. }))));
+    assert_eq!(disk.lock().unwrap().syncs - before, 2, "a refusal costs none");
+}
+
+#[test]
+fn an_append_that_is_asked_again_is_stored_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let disk = Arc::new(Mutex::new(Disk::from(created())));
+    let at = place(&disk, directory.path());
+    let again = |again| Op {
+        batch: op(effects::step([1; 32], None, dispatched(1, 0)).unwrap().0).batch,
+        nonce: Some([7; 16]),
+        again,
+    };
+    let mut store = Store::open(&at).unwrap();
+    for _ in 0..2 {
+        assert_eq!(store.commit(&[again(true)]).unwrap(), [Ok(vec![1, 1])]);
+    }
+    // Another owner, who never heard of it, finds it in the ledger.
+    drop(store);
+    let mut store = Store::open(&at).unwrap();
+    assert_eq!(store.commit(&[again(true)]).unwrap(), [Ok(vec![1, 1])]);
+    let mut other = again(true);
+    other.nonce = Some([8; 16]);
+    assert!(matches!(store.commit(&[other]).unwrap()[..], [Err(LedgerError::Conflict { .. })]));
+}
+
+#[test]
 fn a_torn_marker_leaves_the_one_before() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("head");
-    let mark = |seq| super::marker::Mark {
-        ledger: [1; 16],
-        seq,
-        digest: sha256(&[seq as u8]),
-    };
+    let mark = |seq| super::marker::Mark { ledger: [1; 16], seq, digest: sha256(&[seq as u8]) };
     let (mut marker, none) = Marker::open(&path).unwrap();
     assert_eq!(none, None);
     for seq in 1..=3 {

@@ -16,28 +16,9 @@ async fn make(path: &Path) {
     let effects = Effects::new(Arc::new(RedbLedger::init(path, 1).unwrap()));
     for key in 0..EFFECTS {
         let length = if key % 8 == 0 { 40_000 } else { 300 };
-        let row = effects
-            .append([key; 32], 0, dispatched(1, 0), Vec::new())
-            .await
-            .unwrap();
-        let row = effects
-            .advance(
-                [key; 32],
-                Some(&row),
-                responded(1, &vec![key; length]),
-                Vec::new(),
-            )
-            .await
-            .unwrap();
-        effects
-            .advance(
-                [key; 32],
-                Some(&row),
-                classified(1, done("re_1")),
-                Vec::new(),
-            )
-            .await
-            .unwrap();
+        let row = effects.append([key; 32], 0, dispatched(1, 0), Vec::new()).await.unwrap();
+        let row = effects.advance([key; 32], Some(&row), responded(1, &vec![key; length]), Vec::new()).await.unwrap();
+        effects.advance([key; 32], Some(&row), classified(1, done("re_1")), Vec::new()).await.unwrap();
     }
 }
 
@@ -49,17 +30,10 @@ async fn contents(ledger: &RedbLedger) -> Result<Vec<String>, crate::LedgerError
             for bytes in record.event.stored_mut() {
                 *bytes = Stored::Inline(ledger.load(bytes).await?);
             }
-            all.push(format!(
-                "{} {:?}",
-                record.seq,
-                ciborium::Value::serialized(&record.event).unwrap()
-            ));
+            all.push(format!("{} {:?}", record.seq, ciborium::Value::serialized(&record.event).unwrap()));
         }
     }
-    all.push(format!(
-        "{:?}",
-        ledger.list(StateTag::Done, None, 100).await?
-    ));
+    all.push(format!("{:?}", ledger.list(StateTag::Done, None, 100).await?));
     all.push(format!("{:?}", ledger.scan(0, 1_000).await?));
     Ok(all)
 }
@@ -104,8 +78,5 @@ async fn flipped_bits_are_never_read_silently() {
         std::fs::write(&segment, &sound_segment).unwrap();
     }
     println!("{refused} refused, {harmless} without effect");
-    assert!(
-        refused > FLIPS / 4,
-        "the flips hit something: {refused} refused"
-    );
+    assert!(refused > FLIPS / 4, "the flips hit something: {refused} refused");
 }

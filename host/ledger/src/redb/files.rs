@@ -22,23 +22,12 @@ pub(crate) fn private_directory(path: &Path) -> io::Result<()> {
 
 /// Makes a new file that only this user can read.
 pub(crate) fn private_file(path: &Path) -> io::Result<File> {
-    OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)
+    OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)
 }
 
 /// Opens a private file, making it if it is not there.
 pub(super) fn open_private(path: &Path) -> io::Result<File> {
-    OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(path)
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
 }
 
 /// Makes names in a directory durable.
@@ -71,14 +60,9 @@ pub(super) fn check_exists(path: &Path) -> Result<(), LedgerError> {
         }
         Err(error) => return Err(LedgerError::io(format!("opening {at}"), &error)),
     };
-    let metadata = file
-        .metadata()
-        .map_err(|error| LedgerError::io(&at, &error))?;
+    let metadata = file.metadata().map_err(|error| LedgerError::io(&at, &error))?;
     if !metadata.is_file() {
-        return Err(LedgerError::Foreign {
-            at,
-            why: "it is not a file".to_owned(),
-        });
+        return Err(LedgerError::Foreign { at, why: "it is not a file".to_owned() });
     }
     if metadata.len() == 0 {
         return Err(LedgerError::Empty { at });
@@ -86,9 +70,6 @@ pub(super) fn check_exists(path: &Path) -> Result<(), LedgerError> {
     let mut magic = [0; MAGIC.len()];
     match file.read_exact(&mut magic) {
         Ok(()) if magic == MAGIC => Ok(()),
-        _ => Err(LedgerError::Foreign {
-            at,
-            why: "it is not a redb file".to_owned(),
-        }),
+        _ => Err(LedgerError::Foreign { at, why: "it is not a redb file".to_owned() }),
     }
 }

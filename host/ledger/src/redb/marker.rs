@@ -39,26 +39,15 @@ pub(super) fn path(ledger: &Path) -> PathBuf {
 impl Marker {
     /// Opens the marker, making it if it is not there, and says what it says.
     pub(super) fn open(path: &Path) -> Result<(Marker, Option<Mark>), LedgerError> {
-        let failed = |error: &std::io::Error| {
-            LedgerError::io(format!("the head marker {}", path.display()), error)
-        };
+        let failed = |error: &std::io::Error| LedgerError::io(format!("the head marker {}", path.display()), error);
         let fresh = !path.exists();
         let file = files::open_private(path).map_err(|error| failed(&error))?;
         if fresh {
             files::sync_directory(files::parent(path)).map_err(|error| failed(&error))?;
         }
-        let newest = (0..2)
-            .filter_map(|slot| read_slot(&file, slot))
-            .max_by_key(|(count, _)| *count);
+        let newest = (0..2).filter_map(|slot| read_slot(&file, slot)).max_by_key(|(count, _)| *count);
         let count = newest.map_or(0, |(count, _)| count);
-        Ok((
-            Marker {
-                file,
-                path: path.to_owned(),
-                count,
-            },
-            newest.map(|(_, mark)| mark),
-        ))
+        Ok((Marker { file, path: path.to_owned(), count }, newest.map(|(_, mark)| mark)))
     }
 
     /// Moves the marker, durable when this returns.
@@ -75,9 +64,7 @@ impl Marker {
         let written = self.file.write_all_at(&slot, (count % 2) * SLOT_BYTES);
         written
             .and_then(|()| self.file.sync_data())
-            .map_err(|error| {
-                LedgerError::io(format!("the head marker {}", self.path.display()), &error)
-            })?;
+            .map_err(|error| LedgerError::io(format!("the head marker {}", self.path.display()), &error))?;
         self.count = count;
         Ok(())
     }
@@ -98,12 +85,5 @@ fn read_slot(file: &File, slot: u64) -> Option<(u64, Mark)> {
     let ledger = from.array().ok()?;
     let seq = u64::from_be_bytes(from.array().ok()?);
     let digest = from.array().ok()?;
-    Some((
-        count,
-        Mark {
-            ledger,
-            seq,
-            digest,
-        },
-    ))
+    Some((count, Mark { ledger, seq, digest }))
 }

@@ -22,8 +22,7 @@ impl Ownership {
     /// Takes it, unless another process has it.
     pub(super) fn take(ledger: &Path) -> Result<Option<Ownership>, LedgerError> {
         let path = files::beside(ledger, "lock");
-        let failed =
-            |error: &std::io::Error| LedgerError::io(format!("locking {}", path.display()), error);
+        let failed = |error: &std::io::Error| LedgerError::io(format!("locking {}", path.display()), error);
         let file = files::open_private(&path).map_err(|error| failed(&error))?;
         match file.try_lock() {
             Ok(()) => Ok(Some(Ownership { _lock: file })),
@@ -50,25 +49,14 @@ impl Owner {
         let place = Place::file(path);
         let store = Store::open(&place)?;
         if store.is_sealed() {
-            return Err(LedgerError::Sealed {
-                at: path.display().to_string(),
-            });
+            return Err(LedgerError::Sealed { at: path.display().to_string() });
         }
         let id = store.id();
         let reads = Arc::new(Reads::new(store.database(), place.segments.clone()));
         let incarnation = Arc::new(AtomicU64::new(0));
-        let (queue, committer) =
-            committer::start(store, place, Arc::clone(&reads), Arc::clone(&incarnation))?;
+        let (queue, committer) = committer::start(store, place, Arc::clone(&reads), Arc::clone(&incarnation))?;
         let server = Server::start(path, id, queue.clone(), Arc::clone(&reads))?;
-        Ok(Owner {
-            id,
-            queue,
-            reads,
-            incarnation,
-            server,
-            committer: Some(committer),
-            _ownership: ownership,
-        })
+        Ok(Owner { id, queue, reads, incarnation, server, committer: Some(committer), _ownership: ownership })
     }
 
     pub(super) fn id(&self) -> [u8; 16] {

@@ -64,15 +64,9 @@ pub(super) fn encode<T: Serialize>(message: &T) -> io::Result<Vec<u8>> {
     ciborium::into_writer(message, &mut frame).map_err(io::Error::other)?;
     let length = frame.len() - 4;
     if length > FRAME_BYTES_MAX {
-        return Err(io::Error::other(
-            "the message is longer than the ledger's socket takes",
-        ));
+        return Err(io::Error::other("the message is longer than the ledger's socket takes"));
     }
-    frame[..4].copy_from_slice(
-        &u32::try_from(length)
-            .map_err(io::Error::other)?
-            .to_be_bytes(),
-    );
+    frame[..4].copy_from_slice(&u32::try_from(length).map_err(io::Error::other)?.to_be_bytes());
     Ok(frame)
 }
 

@@ -33,26 +33,17 @@ pub(crate) struct Reads {
 
 impl Reads {
     pub(super) fn new(database: Readable, segments: Segments) -> Reads {
-        Reads {
-            database: RwLock::new(Some(database)),
-            segments,
-        }
+        Reads { database: RwLock::new(Some(database)), segments }
     }
 
     /// Lets go of the database, after the reads under way.
     pub(super) fn close(&self) {
-        *self
-            .database
-            .write()
-            .unwrap_or_else(PoisonError::into_inner) = None;
+        *self.database.write().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// Reads from this one from now on.
     pub(super) fn reopened(&self, database: Readable) {
-        *self
-            .database
-            .write()
-            .unwrap_or_else(PoisonError::into_inner) = Some(database);
+        *self.database.write().unwrap_or_else(PoisonError::into_inner) = Some(database);
     }
 
     /// Answers anything but an append.
@@ -62,26 +53,16 @@ impl Reads {
         }
         let database = self.database.read().unwrap_or_else(PoisonError::into_inner);
         let Some(database) = &*database else {
-            return Err(LedgerError::unavailable(
-                "it is being opened again after a failure",
-            ));
+            return Err(LedgerError::unavailable("it is being opened again after a failure"));
         };
         undamaged(|| {
             let transaction = database.begin_read().map_err(storage)?;
             match request {
                 Request::Read { stream } => read(&transaction, *stream).map(Reply::Records),
-                Request::Scan { from_seq, limit } => {
-                    scan(&transaction, *from_seq, *limit).map(Reply::Records)
-                }
-                Request::List {
-                    state,
-                    after,
-                    limit,
-                } => list(&transaction, *state, *after, *limit).map(Reply::Streams),
+                Request::Scan { from_seq, limit } => scan(&transaction, *from_seq, *limit).map(Reply::Records),
+                Request::List { state, after, limit } => list(&transaction, *state, *after, *limit).map(Reply::Streams),
                 Request::Hello { .. } | Request::Append { .. } | Request::Load { .. } => {
-                    Err(LedgerError::Invalid {
-                        why: "that is not a question".to_owned(),
-                    })
+                    Err(LedgerError::Invalid { why: "that is not a question".to_owned() })
                 }
             }
         })
@@ -90,23 +71,14 @@ impl Reads {
     fn load(&self, bytes: &Stored) -> Result<Vec<u8>, LedgerError> {
         match bytes {
             Stored::Inline(bytes) => Ok(bytes.clone()),
-            Stored::Segment {
-                file,
-                offset,
-                len,
-                digest,
-            } => self.segments.load(*file, *offset, *len, digest),
-            Stored::Gone { digest, .. } => Err(LedgerError::Gone {
-                digest: crate::hex(digest),
-            }),
+            Stored::Segment { file, offset, len, digest } => self.segments.load(*file, *offset, *len, digest),
+            Stored::Gone { digest, .. } => Err(LedgerError::Gone { digest: crate::hex(digest) }),
         }
     }
 }
 
 /// redb panics on some damaged pages; that is damage, not a reason to stop the process.
-pub(super) fn undamaged<T>(
-    work: impl FnOnce() -> Result<T, LedgerError>,
-) -> Result<T, LedgerError> {
+pub(super) fn undamaged<T>(work: impl FnOnce() -> Result<T, LedgerError>) -> Result<T, LedgerError> {
     catch_unwind(AssertUnwindSafe(work))
         .unwrap_or_else(|_| Err(LedgerError::damaged("a page could not be read at all")))
 }
@@ -115,9 +87,7 @@ pub(super) fn undamaged<T>(
 pub(super) fn storage(error: impl Into<redb::Error>) -> LedgerError {
     match error.into() {
         redb::Error::Corrupted(why) => LedgerError::damaged(why),
-        redb::Error::Io(error) if error.kind() == std::io::ErrorKind::InvalidData => {
-            LedgerError::damaged(error)
-        }
+        redb::Error::Io(error) if error.kind() == std::io::ErrorKind::InvalidData => LedgerError::damaged(error),
         redb::Error::Io(error) => LedgerError::io("the ledger's file", &error),
         error @ (redb::Error::TableDoesNotExist(_) | redb::Error::TableTypeMismatch { .. }) => {
             LedgerError::damaged(error)
@@ -133,16 +103,11 @@ pub(super) fn head(
 ) -> Result<Option<Head>, LedgerError> {
     let key = stream.to_bytes();
     let found = heads.get(key.as_slice()).map_err(storage)?;
-    found
-        .map(|value| Head::decode(stream, value.value()))
-        .transpose()
+    found.map(|value| Head::decode(stream, value.value())).transpose()
 }
 
 /// One record by its number.
-pub(super) fn row(
-    records: &impl ReadableTable<u64, &'static [u8]>,
-    seq: u64,
-) -> Result<Row, LedgerError> {
+pub(super) fn row(records: &impl ReadableTable<u64, &'static [u8]>, seq: u64) -> Result<Row, LedgerError> {
     match records.get(seq).map_err(storage)? {
         Some(value) => Row::decode(seq, value.value()),
         None => Err(LedgerError::damaged(format!("record {seq} is missing"))),
@@ -160,9 +125,7 @@ pub(super) fn walk_back(
     loop {
         let row = row(records, seq)?;
         if row.stream != stream || row.version != version || row.digest != digest {
-            return Err(LedgerError::damaged(format!(
-                "record {seq} is not version {version} of {stream}"
-            )));
+            return Err(LedgerError::damaged(format!("record {seq} is not version {version} of {stream}")));
         }
         (seq, version, digest) = (row.previous_seq, row.version - 1, row.previous);
         if !wanted(row) || seq == 0 {
@@ -183,34 +146,18 @@ fn read(transaction: &ReadTransaction, stream: StreamId) -> Result<Vec<Record>, 
         rows.push(row);
         true
     })?;
-    let read: Vec<Record> = rows
-        .into_iter()
-        .rev()
-        .map(Row::into_record)
-        .collect::<Result<_, _>>()?;
+    let read: Vec<Record> = rows.into_iter().rev().map(Row::into_record).collect::<Result<_, _>>()?;
     match read.first() {
-        Some(first) if first.version == 1 || matches!(first.event, crate::Event::Pruned(_)) => {
-            Ok(read)
-        }
-        _ => Err(LedgerError::damaged(format!(
-            "{stream} does not begin at its beginning"
-        ))),
+        Some(first) if first.version == 1 || matches!(first.event, crate::Event::Pruned(_)) => Ok(read),
+        _ => Err(LedgerError::damaged(format!("{stream} does not begin at its beginning"))),
     }
 }
 
-fn scan(
-    transaction: &ReadTransaction,
-    from_seq: u64,
-    limit: usize,
-) -> Result<Vec<Record>, LedgerError> {
+fn scan(transaction: &ReadTransaction, from_seq: u64, limit: usize) -> Result<Vec<Record>, LedgerError> {
     let records = transaction.open_table(RECORDS).map_err(storage)?;
     let mut page = Vec::new();
     let mut bytes = 0;
-    for entry in records
-        .range(from_seq..)
-        .map_err(storage)?
-        .take(limit.min(PAGE_MAX))
-    {
+    for entry in records.range(from_seq..).map_err(storage)?.take(limit.min(PAGE_MAX)) {
         let (seq, value) = entry.map_err(storage)?;
         bytes += value.value().len();
         page.push(Row::decode(seq.value(), value.value())?.into_record()?);
@@ -240,23 +187,15 @@ fn list(
     let first = [state.code()];
     let last = [state.code() + 1];
     let after = after.map(|stream| listing(state, stream));
-    let from = after
-        .as_ref()
-        .map_or(Included(first.as_slice()), |key| Excluded(key.as_slice()));
+    let from = after.as_ref().map_or(Included(first.as_slice()), |key| Excluded(key.as_slice()));
     let mut streams = Vec::new();
-    for entry in listed
-        .range::<&[u8]>((from, Excluded(last.as_slice())))
-        .map_err(storage)?
-        .take(limit.min(PAGE_MAX))
-    {
+    for entry in listed.range::<&[u8]>((from, Excluded(last.as_slice()))).map_err(storage)?.take(limit.min(PAGE_MAX)) {
         let (key, value) = entry.map_err(storage)?;
         let stream = key.value().get(1..).and_then(StreamId::from_bytes);
         match stream {
             Some(stream) if record::guard(key.value()) == value.value() => streams.push(stream),
             _ => {
-                return Err(LedgerError::damaged(format!(
-                    "an entry in the list of {state}"
-                )));
+                return Err(LedgerError::damaged(format!("an entry in the list of {state}")));
             }
         }
     }

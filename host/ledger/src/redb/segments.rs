@@ -45,32 +45,19 @@ impl Segments {
     }
 
     /// Reads and verifies.
-    pub(super) fn load(
-        &self,
-        number: u64,
-        offset: u64,
-        len: u64,
-        digest: &[u8; 32],
-    ) -> Result<Vec<u8>, LedgerError> {
+    pub(super) fn load(&self, number: u64, offset: u64, len: u64, digest: &[u8; 32]) -> Result<Vec<u8>, LedgerError> {
         let path = self.path(number);
         let failed = |why: String| LedgerError::damaged(format!("{}: {why}", path.display()));
         let file = File::open(&path).map_err(|error| failed(error.to_string()))?;
-        let size = file
-            .metadata()
-            .map_err(|error| failed(error.to_string()))?
-            .len();
+        let size = file.metadata().map_err(|error| failed(error.to_string()))?.len();
         // Checked before memory is taken for a length that may be damaged.
         if offset.checked_add(len).is_none_or(|end| end > size) {
             return Err(failed(format!("{len} bytes at {offset} are not in it")));
         }
         let mut bytes = vec![0; usize::try_from(len).map_err(|error| failed(error.to_string()))?];
-        file.read_exact_at(&mut bytes, offset)
-            .map_err(|error| failed(error.to_string()))?;
+        file.read_exact_at(&mut bytes, offset).map_err(|error| failed(error.to_string()))?;
         if sha256(&bytes) != *digest {
-            return Err(failed(format!(
-                "{len} bytes at {offset} do not match sha256:{}",
-                hex(digest)
-            )));
+            return Err(failed(format!("{len} bytes at {offset} do not match sha256:{}", hex(digest))));
         }
         Ok(bytes)
     }
@@ -84,9 +71,7 @@ impl Segments {
         };
         for entry in entries {
             let name = entry?.file_name();
-            let number = Path::new(&name)
-                .file_stem()
-                .and_then(|stem| stem.to_str()?.parse().ok());
+            let number = Path::new(&name).file_stem().and_then(|stem| stem.to_str()?.parse().ok());
             last = last.max(number);
         }
         Ok(last)
@@ -95,11 +80,7 @@ impl Segments {
 
 impl Writer {
     pub(super) fn new(segments: Segments) -> Writer {
-        Writer {
-            segments,
-            open: None,
-            unsynced: false,
-        }
+        Writer { segments, open: None, unsynced: false }
     }
 
     /// Appends, not yet durable; returns segment and offset.
@@ -117,17 +98,11 @@ impl Writer {
     }
 
     fn failed(&self, error: &io::Error) -> LedgerError {
-        LedgerError::io(
-            format!("writing to {}", self.segments.directory.display()),
-            error,
-        )
+        LedgerError::io(format!("writing to {}", self.segments.directory.display()), error)
     }
 
     fn try_append(&mut self, bytes: &[u8]) -> io::Result<(u64, u64)> {
-        let full = self
-            .open
-            .as_ref()
-            .is_some_and(|open| open.end >= SEGMENT_BYTES_MAX);
+        let full = self.open.as_ref().is_some_and(|open| open.end >= SEGMENT_BYTES_MAX);
         if full {
             if let Some(open) = &self.open {
                 open.file.sync_data()?;
@@ -153,27 +128,15 @@ impl Writer {
             files::sync_directory(files::parent(&self.segments.directory))?;
             return self.create(1);
         };
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(self.segments.path(number))?;
+        let file = OpenOptions::new().read(true).write(true).open(self.segments.path(number))?;
         let end = file.metadata()?.len();
         Ok(Open { number, file, end })
     }
 
     fn create(&self, number: u64) -> io::Result<Open> {
         let path = self.segments.path(number);
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(path)?;
+        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
         files::sync_directory(&self.segments.directory)?;
-        Ok(Open {
-            number,
-            file,
-            end: 0,
-        })
+        Ok(Open { number, file, end: 0 })
     }
 }

@@ -42,9 +42,7 @@ fn short_path(path: &Path) -> io::Result<(PathBuf, Option<std::fs::File>)> {
     }
     let directory = std::fs::File::open(files::parent(path))?;
     let name = path.file_name().unwrap_or_default();
-    let short = Path::new("/proc/self/fd")
-        .join(directory.as_raw_fd().to_string())
-        .join(name);
+    let short = Path::new("/proc/self/fd").join(directory.as_raw_fd().to_string()).join(name);
     Ok((short, Some(directory)))
 }
 
@@ -65,34 +63,17 @@ pub(super) struct Server {
 }
 
 impl Server {
-    pub(super) fn start(
-        ledger: &Path,
-        id: [u8; 16],
-        queue: Queue,
-        reads: Arc<Reads>,
-    ) -> Result<Server, LedgerError> {
+    pub(super) fn start(ledger: &Path, id: [u8; 16], queue: Queue, reads: Arc<Reads>) -> Result<Server, LedgerError> {
         let path = socket_path(ledger);
-        let failed =
-            |error: &io::Error| LedgerError::io(format!("listening at {}", path.display()), error);
+        let failed = |error: &io::Error| LedgerError::io(format!("listening at {}", path.display()), error);
         let listener = bind(ledger, &path).map_err(|error| failed(&error))?;
-        let inner = Arc::new(Inner {
-            id,
-            queue,
-            reads,
-            stopping: AtomicBool::new(false),
-            streams: Mutex::default(),
-        });
+        let inner = Arc::new(Inner { id, queue, reads, stopping: AtomicBool::new(false), streams: Mutex::default() });
         let served = Arc::clone(&inner);
         let thread = std::thread::Builder::new()
             .name("oncegate-ledger-socket".to_owned())
             .spawn(move || served.listen(&listener))
             .map_err(|error| failed(&error))?;
-        Ok(Server {
-            inner,
-            path,
-            ledger: ledger.to_owned(),
-            thread: Some(thread),
-        })
+        Ok(Server { inner, path, ledger: ledger.to_owned(), thread: Some(thread) })
     }
 
     pub(super) fn stop(&mut self) {
@@ -149,14 +130,12 @@ impl Inner {
             drop(streams);
             let inner = Arc::clone(&self);
             // Without a thread the stream is dropped and the client tries again.
-            let _ = std::thread::Builder::new()
-                .name("oncegate-ledger-client".to_owned())
-                .spawn(move || {
-                    if let Err(error) = inner.serve(stream) {
-                        tracing::debug!(%error, "a ledger client left");
-                    }
-                    inner.streams().retain(|(kept, _)| *kept != number);
-                });
+            let _ = std::thread::Builder::new().name("oncegate-ledger-client".to_owned()).spawn(move || {
+                if let Err(error) = inner.serve(stream) {
+                    tracing::debug!(%error, "a ledger client left");
+                }
+                inner.streams().retain(|(kept, _)| *kept != number);
+            });
         }
     }
 
@@ -165,16 +144,14 @@ impl Inner {
     fn serve(&self, mut stream: UnixStream) -> io::Result<()> {
         let mut to = stream.try_clone()?;
         let (replies, outgoing) = channel::<Answered>();
-        let writer = std::thread::Builder::new()
-            .name("oncegate-ledger-replies".to_owned())
-            .spawn(move || {
-                for reply in outgoing {
-                    if protocol::send(&mut to, &reply).is_err() {
-                        let _ = to.shutdown(Shutdown::Both);
-                        return;
-                    }
+        let writer = std::thread::Builder::new().name("oncegate-ledger-replies".to_owned()).spawn(move || {
+            for reply in outgoing {
+                if protocol::send(&mut to, &reply).is_err() {
+                    let _ = to.shutdown(Shutdown::Both);
+                    return;
                 }
-            })?;
+            }
+        })?;
         let served = loop {
             match protocol::receive(&mut stream) {
                 Ok((number, request)) => self.request(number, request, &replies),
@@ -189,23 +166,12 @@ impl Inner {
 
     fn request(&self, number: u64, request: Request, replies: &Sender<Answered>) {
         let answer = match request {
-            Request::Append {
-                batch,
-                nonce,
-                again,
-            } => {
+            Request::Append { batch, nonce, again } => {
                 let replies = replies.clone();
                 let reply = move |outcome: Result<Vec<u64>, LedgerError>| {
                     drop(replies.send((number, outcome.map(Reply::Versions))));
                 };
-                return self.queue.submit(
-                    Op {
-                        batch,
-                        nonce: Some(nonce),
-                        again,
-                    },
-                    Box::new(reply),
-                );
+                return self.queue.submit(Op { batch, nonce: Some(nonce), again }, Box::new(reply));
             }
             Request::Hello { protocol: PROTOCOL } => Ok(Reply::Hello { id: self.id }),
             Request::Hello { protocol } => Err(LedgerError::Newer {

@@ -5,10 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use redb::{
-    ConcurrencyMode, Database, DatabaseError, ReadableDatabase, ReadableTable,
-    ReadableTableMetadata,
-};
+use redb::{ConcurrencyMode, Database, DatabaseError, ReadableDatabase, ReadableTable, ReadableTableMetadata};
 
 use super::marker::{self, Mark, Marker};
 use super::reads::{self, BY_STATE, HEADS, META, RECORDS, Reads, listing, storage, undamaged};
@@ -132,59 +129,31 @@ impl Store {
     }
 
     fn check_mark(&mut self, mark: Option<Mark>) -> Result<(), LedgerError> {
-        let behind = |why: String| LedgerError::Behind {
-            at: self.at.clone(),
-            why,
-        };
+        let behind = |why: String| LedgerError::Behind { at: self.at.clone(), why };
         let transaction = self.database.begin_read().map_err(storage)?;
         let records = transaction.open_table(RECORDS).map_err(storage)?;
         let Some(mark) = mark else {
-            if !transaction
-                .open_table(BY_STATE)
-                .map_err(storage)?
-                .is_empty()
-                .map_err(storage)?
-            {
-                return Err(behind(
-                    "the marker is missing and there are effects".to_owned(),
-                ));
+            if !transaction.open_table(BY_STATE).map_err(storage)?.is_empty().map_err(storage)? {
+                return Err(behind("the marker is missing and there are effects".to_owned()));
             }
             let last = reads::row(&records, self.next_seq.saturating_sub(1))?;
             return self.mark(last.seq, last.digest);
         };
         if mark.ledger != self.meta.id {
-            let why = format!(
-                "its id is {}, its head marker is of {}",
-                hex(&self.meta.id),
-                hex(&mark.ledger)
-            );
-            return Err(LedgerError::Foreign {
-                at: self.at.clone(),
-                why,
-            });
+            let why = format!("its id is {}, its head marker is of {}", hex(&self.meta.id), hex(&mark.ledger));
+            return Err(LedgerError::Foreign { at: self.at.clone(), why });
         }
         if mark.seq >= self.next_seq {
-            return Err(behind(format!(
-                "it ends at record {}, the marker at {}",
-                self.next_seq - 1,
-                mark.seq
-            )));
+            return Err(behind(format!("it ends at record {}, the marker at {}", self.next_seq - 1, mark.seq)));
         }
         if reads::row(&records, mark.seq)?.digest != mark.digest {
-            return Err(behind(format!(
-                "record {} is another than the marker says",
-                mark.seq
-            )));
+            return Err(behind(format!("record {} is another than the marker says", mark.seq)));
         }
         Ok(())
     }
 
     fn mark(&mut self, seq: u64, digest: [u8; 32]) -> Result<(), LedgerError> {
-        self.marker.write(Mark {
-            ledger: self.meta.id,
-            seq,
-            digest,
-        })
+        self.marker.write(Mark { ledger: self.meta.id, seq, digest })
     }
 
     pub(super) fn id(&self) -> [u8; 16] {
@@ -210,11 +179,7 @@ impl Store {
     fn try_commit(&mut self, ops: &[Op]) -> Result<Vec<Outcome>, LedgerError> {
         let mut transaction = self.database.begin_write().map_err(storage)?;
         transaction.set_two_phase_commit(true);
-        transaction.set_quick_repair(
-            self.file
-                .as_ref()
-                .is_some_and(|file| size(file) > CHECKED_BYTES_MAX),
-        );
+        transaction.set_quick_repair(self.file.as_ref().is_some_and(|file| size(file) > CHECKED_BYTES_MAX));
         let accepted = {
             let mut tables = Tables {
                 records: transaction.open_table(RECORDS).map_err(storage)?,
@@ -258,12 +223,8 @@ impl Store {
         for op in ops {
             let outcome = match self.stored_before(tables, op)? {
                 Some(versions) => Ok(versions),
-                None if self.meta.sealed || accepted.sealed => Err(LedgerError::Sealed {
-                    at: self.at.clone(),
-                }),
-                None => match commit::decide(&op.batch, accepted.next_seq, |id| {
-                    reads::head(&tables.heads, id)
-                }) {
+                None if self.meta.sealed || accepted.sealed => Err(LedgerError::Sealed { at: self.at.clone() }),
+                None => match commit::decide(&op.batch, accepted.next_seq, |id| reads::head(&tables.heads, id)) {
                     Ok(entries) => Ok(self.write(tables, op, entries, &mut accepted)?),
                     // A damaged head is the ledger's failure, not this caller's.
                     Err(error) if error.refuses_effects() => return Err(error),
@@ -287,11 +248,7 @@ impl Store {
             let mut locations = Vec::with_capacity(entry.sealed.large.len());
             for large in &entry.sealed.large {
                 let (file, offset) = self.writer.append(&large.bytes)?;
-                locations.push(Location {
-                    place: large.place,
-                    file,
-                    offset,
-                });
+                locations.push(Location { place: large.place, file, offset });
             }
             tables.insert(&entry, &entry.row(op.nonce, locations).encode())?;
             versions.push(entry.after.version);
@@ -299,10 +256,7 @@ impl Store {
             accepted.next_seq = entry.after.seq + 1;
         }
         accepted.marks |= op.batch.iter().any(|append| append.marks_head);
-        accepted.sealed |= op
-            .batch
-            .iter()
-            .any(|append| matches!(append.event, Event::LedgerSealed { .. }));
+        accepted.sealed |= op.batch.iter().any(|append| matches!(append.event, Event::LedgerSealed { .. }));
         Ok(versions)
     }
 
@@ -356,35 +310,22 @@ struct Tables<'t> {
 impl Tables<'_> {
     fn insert(&mut self, entry: &commit::Entry, row: &[u8]) -> Result<(), LedgerError> {
         self.records.insert(entry.after.seq, row).map_err(storage)?;
-        self.heads
-            .insert(
-                entry.stream.to_bytes().as_slice(),
-                entry.after.encode().as_slice(),
-            )
-            .map_err(storage)?;
+        self.heads.insert(entry.stream.to_bytes().as_slice(), entry.after.encode().as_slice()).map_err(storage)?;
         let before = entry.before.and_then(|head| head.state);
         if before == entry.after.state {
             return Ok(());
         }
         if let Some(state) = before {
-            self.by_state
-                .remove(listing(state, entry.stream).as_slice())
-                .map_err(storage)?;
+            self.by_state.remove(listing(state, entry.stream).as_slice()).map_err(storage)?;
         }
         if let Some(state) = entry.after.state {
             let key = listing(state, entry.stream);
-            self.by_state
-                .insert(key.as_slice(), record::guard(&key).as_slice())
-                .map_err(storage)?;
+            self.by_state.insert(key.as_slice(), record::guard(&key).as_slice()).map_err(storage)?;
         }
         Ok(())
     }
 
-    fn versions_with(
-        &self,
-        stream: StreamId,
-        nonce: [u8; 16],
-    ) -> Result<VecDeque<u64>, LedgerError> {
+    fn versions_with(&self, stream: StreamId, nonce: [u8; 16]) -> Result<VecDeque<u64>, LedgerError> {
         let mut versions = VecDeque::new();
         let Some(head) = reads::head(&self.heads, stream)? else {
             return Ok(versions);
@@ -410,10 +351,9 @@ fn guarded(value: &[u8]) -> Vec<u8> {
 /// What redb says on opening, by what it means for the ledger.
 fn opening(at: &str, error: DatabaseError) -> LedgerError {
     match error {
-        DatabaseError::UpgradeRequired(version) => LedgerError::Newer {
-            at: at.to_owned(),
-            why: format!("its file format is {version}"),
-        },
+        DatabaseError::UpgradeRequired(version) => {
+            LedgerError::Newer { at: at.to_owned(), why: format!("its file format is {version}") }
+        }
         DatabaseError::DatabaseAlreadyOpen | DatabaseError::LockProtocolMismatch => {
             LedgerError::unavailable(format!("{at} is open in another program"))
         }
@@ -422,10 +362,7 @@ fn opening(at: &str, error: DatabaseError) -> LedgerError {
 }
 
 fn read_meta(at: &str, database: &impl ReadableDatabase) -> Result<Meta, LedgerError> {
-    let foreign = |why: &str| LedgerError::Foreign {
-        at: at.to_owned(),
-        why: why.to_owned(),
-    };
+    let foreign = |why: &str| LedgerError::Foreign { at: at.to_owned(), why: why.to_owned() };
     let transaction = database.begin_read().map_err(storage)?;
     let meta = match transaction.open_table(META) {
         Ok(meta) => meta,
@@ -436,27 +373,15 @@ fn read_meta(at: &str, database: &impl ReadableDatabase) -> Result<Meta, LedgerE
     };
     let value = |name: &str| -> Result<Option<Vec<u8>>, LedgerError> {
         let stored = meta.get(name).map_err(storage)?;
-        stored
-            .map(|stored| record::guarded(name, stored.value()).map(<[u8]>::to_vec))
-            .transpose()
+        stored.map(|stored| record::guarded(name, stored.value()).map(<[u8]>::to_vec)).transpose()
     };
     let number = |bytes: Vec<u8>| bytes.try_into().map(u32::from_be_bytes).ok();
-    let format = value("format")?
-        .and_then(number)
-        .ok_or_else(|| foreign("it does not say its format"))?;
+    let format = value("format")?.and_then(number).ok_or_else(|| foreign("it does not say its format"))?;
     if format > FORMAT {
-        return Err(LedgerError::Newer {
-            at: at.to_owned(),
-            why: format!("its format is {format}"),
-        });
+        return Err(LedgerError::Newer { at: at.to_owned(), why: format!("its format is {format}") });
     }
-    let id = value("id")?
-        .and_then(|id| id.try_into().ok())
-        .ok_or_else(|| foreign("it has no id"))?;
-    Ok(Meta {
-        id,
-        sealed: value("sealed")?.is_some(),
-    })
+    let id = value("id")?.and_then(|id| id.try_into().ok()).ok_or_else(|| foreign("it has no id"))?;
+    Ok(Meta { id, sealed: value("sealed")?.is_some() })
 }
 
 fn next_seq(database: &impl ReadableDatabase) -> Result<u64, LedgerError> {
@@ -464,9 +389,7 @@ fn next_seq(database: &impl ReadableDatabase) -> Result<u64, LedgerError> {
     let records = transaction.open_table(RECORDS).map_err(storage)?;
     match records.last().map_err(storage)? {
         Some((seq, _)) => Ok(seq.value() + 1),
-        None => Err(LedgerError::damaged(
-            "it has no records, not even its first",
-        )),
+        None => Err(LedgerError::damaged("it has no records, not even its first")),
     }
 }
 
@@ -475,9 +398,7 @@ pub(super) fn create(path: &Path, id: [u8; 16], at: u64) -> Result<(), LedgerErr
     let path = files::absolute(path)?;
     for taken in [path.clone(), marker::path(&path)] {
         if taken.symlink_metadata().is_ok() {
-            return Err(LedgerError::Exists {
-                at: taken.display().to_string(),
-            });
+            return Err(LedgerError::Exists { at: taken.display().to_string() });
         }
     }
     let temporary = files::beside(&path, &format!("{}.new", hex(&id)));
@@ -490,8 +411,7 @@ pub(super) fn create(path: &Path, id: [u8; 16], at: u64) -> Result<(), LedgerErr
 }
 
 fn create_as(path: &Path, temporary: &Path, id: [u8; 16], at: u64) -> Result<(), LedgerError> {
-    let failed =
-        |error: &std::io::Error| LedgerError::io(format!("creating {}", path.display()), error);
+    let failed = |error: &std::io::Error| LedgerError::io(format!("creating {}", path.display()), error);
     files::private_directory(files::parent(path)).map_err(|error| failed(&error))?;
     let file = files::private_file(temporary).map_err(|error| failed(&error))?;
     let database = builder(temporary).create(temporary).map_err(storage)?;
@@ -500,28 +420,20 @@ fn create_as(path: &Path, temporary: &Path, id: [u8; 16], at: u64) -> Result<(),
     file.sync_all().map_err(|error| failed(&error))?;
     // A link, unlike a rename, never replaces what another process made meanwhile.
     std::fs::hard_link(temporary, path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::AlreadyExists => LedgerError::Exists {
-            at: path.display().to_string(),
-        },
+        std::io::ErrorKind::AlreadyExists => LedgerError::Exists { at: path.display().to_string() },
         _ => failed(&error),
     })
 }
 
 /// The schema and the first record, in one commit.
 pub(super) fn write_first(database: &Database, id: [u8; 16], at: u64) -> Result<(), LedgerError> {
-    let first = Append::new(
-        StreamId::ledger(),
-        crate::Expect::Version(0),
-        Event::LedgerCreated { id, at },
-    );
+    let first = Append::new(StreamId::ledger(), crate::Expect::Version(0), Event::LedgerCreated { id, at });
     let mut transaction = database.begin_write().map_err(storage)?;
     transaction.set_two_phase_commit(true);
     {
         let mut meta = transaction.open_table(META).map_err(storage)?;
-        meta.insert("format", guarded(&FORMAT.to_be_bytes()).as_slice())
-            .map_err(storage)?;
-        meta.insert("id", guarded(&id).as_slice())
-            .map_err(storage)?;
+        meta.insert("format", guarded(&FORMAT.to_be_bytes()).as_slice()).map_err(storage)?;
+        meta.insert("id", guarded(&id).as_slice()).map_err(storage)?;
         let mut tables = Tables {
             records: transaction.open_table(RECORDS).map_err(storage)?,
             heads: transaction.open_table(HEADS).map_err(storage)?,
@@ -538,31 +450,19 @@ pub(super) fn write_first(database: &Database, id: [u8; 16], at: u64) -> Result<
 pub(super) fn open_read_only(path: &Path) -> Result<(Reads, Meta), LedgerError> {
     undamaged(|| {
         let at = path.display().to_string();
-        let database = builder(path)
-            .open_read_only(path)
-            .map_err(|error| match error {
-                DatabaseError::RepairAborted => {
-                    LedgerError::unavailable("it was not closed properly")
-                }
-                error => opening(&at, error),
-            })?;
+        let database = builder(path).open_read_only(path).map_err(|error| match error {
+            DatabaseError::RepairAborted => LedgerError::unavailable("it was not closed properly"),
+            error => opening(&at, error),
+        })?;
         let meta = read_meta(&at, &database)?;
-        Ok((
-            Reads::new(
-                Arc::new(database),
-                Segments::at(files::beside(path, "segments")),
-            ),
-            meta,
-        ))
+        Ok((Reads::new(Arc::new(database), Segments::at(files::beside(path, "segments"))), meta))
     })
 }
 
 /// Opens and closes it, which repairs what a crash left.
 pub(super) fn repair(path: &Path) -> Result<(), LedgerError> {
     undamaged(|| {
-        let database = builder(path)
-            .open(path)
-            .map_err(|error| opening(&path.display().to_string(), error))?;
+        let database = builder(path).open(path).map_err(|error| opening(&path.display().to_string(), error))?;
         database.close().map_err(storage)
     })
 }
@@ -571,20 +471,9 @@ pub(super) fn repair(path: &Path) -> Result<(), LedgerError> {
 pub(super) fn trust(path: &Path, actor: &str, reason: &str, at: u64) -> Result<(), LedgerError> {
     let (mut store, _) = Store::open_unmarked(&Place::file(path))?;
     let seq = store.next_seq - 1;
-    let event = Event::LedgerTrusted {
-        actor: actor.to_owned(),
-        reason: reason.to_owned(),
-        seq,
-        at,
-    };
+    let event = Event::LedgerTrusted { actor: actor.to_owned(), reason: reason.to_owned(), seq, at };
     let mut append = Append::new(StreamId::ledger(), crate::Expect::Any, event);
     append.marks_head = true;
-    let outcomes = store.commit(&[Op {
-        batch: vec![append],
-        nonce: None,
-        again: false,
-    }])?;
-    outcomes
-        .into_iter()
-        .try_for_each(|outcome| outcome.map(|_| ()))
+    let outcomes = store.commit(&[Op { batch: vec![append], nonce: None, again: false }])?;
+    outcomes.into_iter().try_for_each(|outcome| outcome.map(|_| ()))
 }

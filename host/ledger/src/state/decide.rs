@@ -66,27 +66,16 @@ pub fn answer(effect: Option<&Effect>, differing: &[String], sender: Sender) -> 
     let Some(effect) = effect else {
         return Answer::Dispatch { generation: 0 };
     };
-    if let Some(Supersession {
-        epoch,
-        for_whom,
-        before,
-    }) = &effect.superseded_by
-    {
+    if let Some(Supersession { epoch, for_whom, before }) = &effect.superseded_by {
         let earlier = Box::new(answer_as(effect, *before, differing, sender));
-        return Answer::Superseded {
-            epoch: *epoch,
-            for_whom: for_whom.clone(),
-            earlier,
-        };
+        return Answer::Superseded { epoch: *epoch, for_whom: for_whom.clone(), earlier };
     }
     answer_as(effect, effect.state, differing, sender)
 }
 
 fn answer_as(effect: &Effect, state: StateTag, differing: &[String], sender: Sender) -> Answer {
     if state == StateTag::Undone && !effect.frozen {
-        return Answer::NextEpoch {
-            epoch: effect.epoch.saturating_add(1),
-        };
+        return Answer::NextEpoch { epoch: effect.epoch.saturating_add(1) };
     }
     if effect.binds() && !differing.is_empty() {
         return Answer::KeyReused(differing.to_vec());
@@ -94,26 +83,17 @@ fn answer_as(effect: &Effect, state: StateTag, differing: &[String], sender: Sen
     if effect.frozen {
         return Answer::Frozen;
     }
-    let may_send_by_state = matches!(
-        state,
-        StateTag::Planned | StateTag::NoEffect | StateTag::AwaitingApproval
-    );
+    let may_send_by_state = matches!(state, StateTag::Planned | StateTag::NoEffect | StateTag::AwaitingApproval);
     if may_send_by_state && effect.unclassified_attempt().is_some() {
         return Answer::Classify; // A late answer may contradict the proof: judge it before sending.
     }
     // A superseded row keeps its answers and never sends again.
     let may_send = effect.superseded_by.is_none();
     match state {
-        StateTag::Planned | StateTag::NoEffect if may_send => Answer::Dispatch {
-            generation: effect.next_generation(),
-        },
+        StateTag::Planned | StateTag::NoEffect if may_send => Answer::Dispatch { generation: effect.next_generation() },
         StateTag::Planned | StateTag::NoEffect | StateTag::Revoked => Answer::Revoked,
-        StateTag::AwaitingApproval
-            if effect.approved.is_some() && differing.is_empty() && may_send =>
-        {
-            Answer::Dispatch {
-                generation: effect.next_generation(),
-            }
+        StateTag::AwaitingApproval if effect.approved.is_some() && differing.is_empty() && may_send => {
+            Answer::Dispatch { generation: effect.next_generation() }
         }
         StateTag::AwaitingApproval => Answer::AwaitingApproval,
         StateTag::Dispatched => match sender {
@@ -125,9 +105,7 @@ fn answer_as(effect: &Effect, state: StateTag, differing: &[String], sender: Sen
         StateTag::Issued => Answer::Issued,
         StateTag::Stranded => Answer::Stranded,
         StateTag::Unknown => Answer::Settle,
-        StateTag::Undone => Answer::NextEpoch {
-            epoch: effect.epoch.saturating_add(1),
-        },
+        StateTag::Undone => Answer::NextEpoch { epoch: effect.epoch.saturating_add(1) },
         // Unreachable as `before`; refusing is the safe answer.
         StateTag::Superseded => Answer::Revoked,
     }

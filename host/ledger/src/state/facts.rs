@@ -10,10 +10,7 @@ const LOOKS_MIN: u32 = 2;
 
 /// Rows whose state follows from their attempts.
 pub(super) fn is_unsettled(state: StateTag) -> bool {
-    matches!(
-        state,
-        StateTag::Dispatched | StateTag::Responded | StateTag::Unknown
-    )
+    matches!(state, StateTag::Dispatched | StateTag::Responded | StateTag::Unknown)
 }
 
 /// The state of an unsettled row, from its attempts alone.
@@ -68,13 +65,7 @@ pub(super) fn not_sent(effect: &mut Effect, id: [u8; 16], at: u64, why: &str) ->
     Ok(())
 }
 
-pub(super) fn lost(
-    effect: &mut Effect,
-    id: [u8; 16],
-    at: u64,
-    why: &str,
-    stopped: bool,
-) -> Refusal {
+pub(super) fn lost(effect: &mut Effect, id: [u8; 16], at: u64, why: &str, stopped: bool) -> Refusal {
     let attempt = attempt_mut(effect, id)?;
     if attempt.responded {
         return no("its answer is stored");
@@ -96,9 +87,7 @@ pub(super) fn classify_failed(effect: &mut Effect, id: [u8; 16], why: &str) -> R
     }
     attempt.classify_failures += 1;
     if attempt.classify_failures >= CLASSIFY_FAILURES_MAX {
-        attempt.outcome = Some(Outcome::Unknown {
-            why: why.to_owned(),
-        });
+        attempt.outcome = Some(Outcome::Unknown { why: why.to_owned() });
         effect.unknown_why = Some(why.to_owned());
     }
     derive(effect);
@@ -138,12 +127,8 @@ pub(super) fn classified(effect: &mut Effect, id: [u8; 16], outcome: &Outcome) -
 
 /// A proof came in for the last attempt that could have caused what the row says exists.
 pub(super) fn contradiction_by_proof(effect: &mut Effect) {
-    let exists = matches!(
-        effect.state,
-        StateTag::Done | StateTag::Issued | StateTag::Stranded
-    );
-    if exists && !effect.attempts.is_empty() && effect.attempts.iter().all(|attempt| attempt.proof)
-    {
+    let exists = matches!(effect.state, StateTag::Done | StateTag::Issued | StateTag::Stranded);
+    if exists && !effect.attempts.is_empty() && effect.attempts.iter().all(|attempt| attempt.proof) {
         contradicted(effect, None);
     }
 }
@@ -169,17 +154,11 @@ pub(super) fn keep_beside(effect: &mut Effect, receipt: Option<&str>) {
 
 /// The effect exists, says an attempt's answer or a lookup. `against_proof` when the attempt had
 /// been proven to have had none.
-pub(super) fn exists(
-    effect: &mut Effect,
-    receipt: Option<&str>,
-    tag: StateTag,
-    against_proof: bool,
-) -> Refusal {
+pub(super) fn exists(effect: &mut Effect, receipt: Option<&str>, tag: StateTag, against_proof: bool) -> Refusal {
     if receipt == Some("") || (receipt.is_none() && tag == StateTag::Done) {
         return no("done needs a receipt");
     }
-    let differs =
-        receipt.is_some() && effect.receipt.is_some() && effect.receipt.as_deref() != receipt;
+    let differs = receipt.is_some() && effect.receipt.is_some() && effect.receipt.as_deref() != receipt;
     if differs || against_proof || effect.frozen {
         // On a frozen row no fact decides any more, and none is lost.
         contradicted(effect, receipt);
@@ -219,10 +198,7 @@ pub(super) fn exists(
 
 pub(super) fn settled(effect: &mut Effect, verdict: &SettleVerdict) -> Refusal {
     match verdict {
-        SettleVerdict::One {
-            receipt,
-            mismatched,
-        } => {
+        SettleVerdict::One { receipt, mismatched } => {
             if receipt.is_empty() {
                 return no("an object that was found has an identifier");
             }
@@ -231,8 +207,7 @@ pub(super) fn settled(effect: &mut Effect, verdict: &SettleVerdict) -> Refusal {
                 return Ok(());
             }
             exists(effect, Some(receipt), StateTag::Done, false)?;
-            effect.confirmed |=
-                effect.state == StateTag::Done && effect.receipt.as_ref() == Some(receipt);
+            effect.confirmed |= effect.state == StateTag::Done && effect.receipt.as_ref() == Some(receipt);
             Ok(())
         }
         SettleVerdict::Many { receipts } => {
@@ -255,10 +230,7 @@ pub(super) fn settled(effect: &mut Effect, verdict: &SettleVerdict) -> Refusal {
 }
 
 pub(super) fn absent(effect: &mut Effect, looks: u32, control: &str) -> Refusal {
-    if matches!(
-        effect.state,
-        StateTag::Done | StateTag::Issued | StateTag::Stranded | StateTag::NoEffect
-    ) {
+    if matches!(effect.state, StateTag::Done | StateTag::Issued | StateTag::Stranded | StateTag::NoEffect) {
         return Ok(()); // A lookup that lags is no proof against a receipt, and proves nothing new.
     }
     require(effect, &[StateTag::Unknown])?;
@@ -275,11 +247,7 @@ pub(super) fn absent(effect: &mut Effect, looks: u32, control: &str) -> Refusal 
 }
 
 pub(super) fn all_stopped(effect: &Effect) -> Refusal {
-    if effect
-        .attempts
-        .iter()
-        .all(|attempt| attempt.proof || attempt.stopped)
-    {
+    if effect.attempts.iter().all(|attempt| attempt.proof || attempt.stopped) {
         Ok(())
     } else {
         no("a sender is not known to have stopped; `oncegate ledger fence` its host first")

@@ -18,18 +18,13 @@ pub fn next(effect: Option<&Effect>, event: &Event) -> Result<Effect, Illegal> {
 /// # Errors
 /// [`Illegal`] at the first event that must not have happened.
 pub fn fold<'a>(events: impl IntoIterator<Item = &'a Event>) -> Result<Option<Effect>, Illegal> {
-    events
-        .into_iter()
-        .try_fold(None, |effect, event| step(effect, event).map(Some))
+    events.into_iter().try_fold(None, |effect, event| step(effect, event).map(Some))
 }
 
 fn step(effect: Option<Effect>, event: &Event) -> Result<Effect, Illegal> {
     let before = effect.as_ref().map(|effect| effect.state);
-    let refuse = |why: String| Illegal {
-        event: event.name(),
-        state: before.map_or("absent", StateTag::as_str).to_owned(),
-        why,
-    };
+    let refuse =
+        |why: String| Illegal { event: event.name(), state: before.map_or("absent", StateTag::as_str).to_owned(), why };
     let mut effect = match effect {
         Some(mut effect) => {
             apply(&mut effect, event).map_err(refuse)?;
@@ -108,14 +103,8 @@ pub(super) fn from_tombstone(tombstone: &Tombstone) -> Effect {
     effect.receipt = tombstone.receipt.clone();
     effect.reason = tombstone.reason.clone();
     effect.confirmed = tombstone.confirmed;
-    effect.superseded_by = tombstone
-        .superseded_by
-        .clone()
-        .map(|(epoch, for_whom, before)| Supersession {
-            epoch,
-            for_whom,
-            before,
-        });
+    effect.superseded_by =
+        tombstone.superseded_by.clone().map(|(epoch, for_whom, before)| Supersession { epoch, for_whom, before });
     effect.tombstone = Some(Box::new(tombstone.clone()));
     effect
 }
@@ -125,29 +114,13 @@ fn apply(effect: &mut Effect, event: &Event) -> Refusal {
         Event::Planned(_) => no("freezing a plan reports existing rows and never resets them"),
         Event::Amended(proposal) => amended(effect, proposal),
         Event::AwaitingApproval(proposal) => await_approval(effect, proposal),
-        Event::Approved {
-            actor,
-            request_digest,
-            ..
-        } => approved(effect, actor, *request_digest),
+        Event::Approved { actor, request_digest, .. } => approved(effect, actor, *request_digest),
         Event::Dispatched(dispatch) => dispatched(effect, dispatch),
         Event::Evidence { attempt, .. } => attempt_mut(effect, *attempt).map(|_| ()),
-        Event::Responded {
-            attempt,
-            at,
-            sent_bytes,
-            ..
-        } => responded(effect, *attempt, *at, *sent_bytes),
+        Event::Responded { attempt, at, sent_bytes, .. } => responded(effect, *attempt, *at, *sent_bytes),
         Event::NotSent { attempt, at, why } => not_sent(effect, *attempt, *at, why),
-        Event::Lost {
-            attempt,
-            at,
-            why,
-            sender_stopped,
-        } => lost(effect, *attempt, *at, why, *sender_stopped),
-        Event::Classified {
-            attempt, outcome, ..
-        } => classified(effect, *attempt, outcome),
+        Event::Lost { attempt, at, why, sender_stopped } => lost(effect, *attempt, *at, why, *sender_stopped),
+        Event::Classified { attempt, outcome, .. } => classified(effect, *attempt, outcome),
         Event::ClassifyFailed { attempt, why, .. } => classify_failed(effect, *attempt, why),
         Event::Settled { verdict, .. } => settled(effect, verdict),
         Event::Confirmed { receipt, .. } => confirmed(effect, receipt),
@@ -183,43 +156,22 @@ fn apply_decision(effect: &mut Effect, event: &Event) -> Refusal {
         }
         Event::Undone { by, .. } => undone(effect, *by),
         Event::RevokeWished { actor, reason, .. } => {
-            require(
-                effect,
-                &[StateTag::Dispatched, StateTag::Responded, StateTag::Unknown],
-            )?;
+            require(effect, &[StateTag::Dispatched, StateTag::Responded, StateTag::Unknown])?;
             on_record(actor, reason)?;
             effect.revoke_wished = true;
             Ok(())
         }
         Event::Revoked { actor, reason, .. } => {
-            require(
-                effect,
-                &[
-                    StateTag::Planned,
-                    StateTag::AwaitingApproval,
-                    StateTag::NoEffect,
-                ],
-            )?;
+            require(effect, &[StateTag::Planned, StateTag::AwaitingApproval, StateTag::NoEffect])?;
             on_record(actor, reason)?;
             revoke(effect, reason);
             Ok(())
         }
-        Event::Superseded {
-            actor,
-            reason,
-            epoch,
-            for_whom,
-            ..
-        } => {
+        Event::Superseded { actor, reason, epoch, for_whom, .. } => {
             on_record(actor, reason)?;
             superseded(effect, *epoch, for_whom)
         }
-        Event::Decided {
-            actor,
-            reason,
-            outcome,
-            ..
-        } => {
+        Event::Decided { actor, reason, outcome, .. } => {
             on_record(actor, reason)?;
             decided(effect, outcome)
         }
@@ -237,19 +189,11 @@ pub(super) fn require(effect: &Effect, states: &[StateTag]) -> Refusal {
 }
 
 pub(super) fn require_thawed(effect: &Effect) -> Refusal {
-    if effect.frozen {
-        no("its key is frozen; an operator decides first")
-    } else {
-        Ok(())
-    }
+    if effect.frozen { no("its key is frozen; an operator decides first") } else { Ok(()) }
 }
 
 fn on_record(actor: &str, reason: &str) -> Refusal {
-    if actor.is_empty() || reason.is_empty() {
-        no("a decision names its actor and its reason")
-    } else {
-        Ok(())
-    }
+    if actor.is_empty() || reason.is_empty() { no("a decision names its actor and its reason") } else { Ok(()) }
 }
 
 pub(super) fn attempt_mut(effect: &mut Effect, id: [u8; 16]) -> Result<&mut Attempt, String> {

@@ -49,13 +49,9 @@ pub fn may_resend(effect: &Effect, terms: &ResendTerms) -> Result<(), String> {
         return no("the contract does not say how long the provider remembers a key");
     };
     let latest = terms.latest_clock_ms.max(effect.updated_at);
-    let used = latest
-        .saturating_sub(effect.first_dispatch_at_of_generation)
-        .saturating_add(terms.margin_ms);
+    let used = latest.saturating_sub(effect.first_dispatch_at_of_generation).saturating_add(terms.margin_ms);
     if used >= window {
-        return Err(format!(
-            "the provider's window of {window} ms less the margin is over ({used} ms used)"
-        ));
+        return Err(format!("the provider's window of {window} ms less the margin is over ({used} ms used)"));
     }
     Ok(())
 }

@@ -6,11 +6,7 @@ use super::{Attempt, Effect, Illegal, StateTag, Supersession};
 use crate::{Dispatch, Outcome, Proposal, Tombstone};
 
 pub(super) fn same_epoch(effect: &Effect, epoch: u32) -> Refusal {
-    if effect.epoch == epoch {
-        Ok(())
-    } else {
-        no("its epoch is another; a later epoch has a key of its own")
-    }
+    if effect.epoch == epoch { Ok(()) } else { no("its epoch is another; a later epoch has a key of its own") }
 }
 
 pub(super) fn amended(effect: &mut Effect, proposal: &Proposal) -> Refusal {
@@ -23,14 +19,7 @@ pub(super) fn amended(effect: &mut Effect, proposal: &Proposal) -> Refusal {
 }
 
 pub(super) fn await_approval(effect: &mut Effect, proposal: &Proposal) -> Refusal {
-    require(
-        effect,
-        &[
-            StateTag::Planned,
-            StateTag::AwaitingApproval,
-            StateTag::NoEffect,
-        ],
-    )?;
+    require(effect, &[StateTag::Planned, StateTag::AwaitingApproval, StateTag::NoEffect])?;
     require_thawed(effect)?;
     same_epoch(effect, proposal.epoch)?;
     effect.state = StateTag::AwaitingApproval;
@@ -45,10 +34,7 @@ pub(super) fn approved(effect: &mut Effect, actor: &str, request_digest: [u8; 32
     if actor.is_empty() {
         return no("an approval names its actor");
     }
-    let stored = effect
-        .proposal
-        .as_ref()
-        .map(|proposal| proposal.request_digest);
+    let stored = effect.proposal.as_ref().map(|proposal| proposal.request_digest);
     if stored != Some(request_digest) {
         return no("the approval is for another request than the stored one");
     }
@@ -62,11 +48,7 @@ pub(super) fn dispatched(effect: &mut Effect, dispatch: &Dispatch) -> Refusal {
         return no("it is wished revoked; nothing is sent");
     }
     same_epoch(effect, dispatch.epoch)?;
-    if effect
-        .attempts
-        .iter()
-        .any(|attempt| attempt.id == dispatch.attempt)
-    {
+    if effect.attempts.iter().any(|attempt| attempt.id == dispatch.attempt) {
         return no("it has an attempt of this name");
     }
     if effect.attempts.iter().any(Attempt::awaits_classification) {
@@ -88,18 +70,9 @@ pub(super) fn dispatched(effect: &mut Effect, dispatch: &Dispatch) -> Refusal {
 pub(super) fn sent_afresh(effect: &mut Effect, dispatch: &Dispatch) -> Refusal {
     let fresh = effect.attempts.is_empty() && effect.state == StateTag::Dispatched;
     if !fresh {
-        require(
-            effect,
-            &[
-                StateTag::Planned,
-                StateTag::AwaitingApproval,
-                StateTag::NoEffect,
-            ],
-        )?;
+        require(effect, &[StateTag::Planned, StateTag::AwaitingApproval, StateTag::NoEffect])?;
     }
-    if effect.state == StateTag::AwaitingApproval
-        && effect.approved != Some(dispatch.request_digest)
-    {
+    if effect.state == StateTag::AwaitingApproval && effect.approved != Some(dispatch.request_digest) {
         return no("only the request that was approved may be sent");
     }
     if dispatch.generation != effect.next_generation() {
@@ -127,11 +100,7 @@ pub(super) fn resent(effect: &Effect, dispatch: &Dispatch) -> Refusal {
         && dispatch.credential == first.credential
         && dispatch.account == first.account
         && dispatch.url == first.url;
-    if same {
-        Ok(())
-    } else {
-        no("a resend repeats request, downstream key, credential, account, URL and generation")
-    }
+    if same { Ok(()) } else { no("a resend repeats request, downstream key, credential, account, URL and generation") }
 }
 
 pub(super) fn revoke(effect: &mut Effect, reason: &str) {
@@ -159,11 +128,7 @@ pub(super) fn superseded(effect: &mut Effect, epoch: u32, for_whom: &str) -> Ref
     if for_whom.is_empty() {
         return no("it must say who may use the later epoch");
     }
-    effect.superseded_by = Some(Supersession {
-        epoch,
-        for_whom: for_whom.to_owned(),
-        before: effect.state,
-    });
+    effect.superseded_by = Some(Supersession { epoch, for_whom: for_whom.to_owned(), before: effect.state });
     effect.state = StateTag::Superseded;
     Ok(())
 }
@@ -172,9 +137,7 @@ pub(super) fn decided(effect: &mut Effect, outcome: &Outcome) -> Refusal {
     match outcome {
         Outcome::Done { receipt } => decided_done(effect, receipt),
         Outcome::NoEffect { reason } => decided_no_effect(effect, reason),
-        Outcome::Issued { .. } | Outcome::Unknown { .. } => {
-            no("an operator decides done or no-effect")
-        }
+        Outcome::Issued { .. } | Outcome::Unknown { .. } => no("an operator decides done or no-effect"),
     }
 }
 
@@ -182,11 +145,7 @@ pub(super) fn decided_done(effect: &mut Effect, receipt: &str) -> Refusal {
     if receipt.is_empty() {
         return no("done needs a receipt");
     }
-    if effect
-        .receipt
-        .as_deref()
-        .is_some_and(|known| known != receipt)
-    {
+    if effect.receipt.as_deref().is_some_and(|known| known != receipt) {
         return no("a receipt is never rewritten");
     }
     let open = [StateTag::Unknown, StateTag::Issued, StateTag::Stranded];
@@ -219,24 +178,13 @@ pub(super) fn decided_no_effect(effect: &mut Effect, reason: &str) -> Refusal {
 
 pub(super) fn may_prune(effect: &Effect) -> Result<(), Illegal> {
     let refuse = |why: String| Illegal::new("pruned", effect.state, &why);
-    require(
-        effect,
-        &[
-            StateTag::Done,
-            StateTag::NoEffect,
-            StateTag::Revoked,
-            StateTag::Superseded,
-            StateTag::Undone,
-        ],
-    )
-    .and_then(|()| require_thawed(effect))
-    .map_err(refuse)
+    require(effect, &[StateTag::Done, StateTag::NoEffect, StateTag::Revoked, StateTag::Superseded, StateTag::Undone])
+        .and_then(|()| require_thawed(effect))
+        .map_err(refuse)
 }
 
 pub(super) fn pruned(effect: &mut Effect, tombstone: &Tombstone) -> Refusal {
-    let mut expected = effect
-        .to_tombstone(tombstone.at)
-        .map_err(|illegal| illegal.why)?;
+    let mut expected = effect.to_tombstone(tombstone.at).map_err(|illegal| illegal.why)?;
     if effect.tombstone.is_some() {
         return no("it is pruned already");
     }

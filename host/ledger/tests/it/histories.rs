@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use oncegate_ledger::{
-    Append, Effects, Event, Expect, Ledger, Outcome, StateTag, Stored, StreamId, StreamKind,
-    memory::MemoryLedger, redb::RedbLedger, verify,
+    Append, Effects, Event, Expect, Ledger, Outcome, StateTag, Stored, StreamId, StreamKind, memory::MemoryLedger,
+    redb::RedbLedger, verify,
 };
 use proptest::prelude::*;
 
@@ -51,11 +51,7 @@ fn append() -> impl Strategy<Value = Append> {
     ];
     let event = prop_oneof![
         "[a-z]{0,8}".prop_map(|value| Event::Pinned { value }),
-        (1..3_u64).prop_map(|amount| Event::PermitReserved {
-            effect: [1; 32],
-            amount,
-            at: 1
-        }),
+        (1..3_u64).prop_map(|amount| Event::PermitReserved { effect: [1; 32], amount, at: 1 }),
         Just(Event::PermitGranted {
             amount: 3,
             document: Stored::empty(),
@@ -71,16 +67,8 @@ fn append() -> impl Strategy<Value = Append> {
             at: 1,
         }),
     ];
-    (0..4_u8, expect, event).prop_map(|(n, expect, event)| {
-        Append::new(
-            StreamId {
-                kind: StreamKind::Permit,
-                id: [n; 32],
-            },
-            expect,
-            event,
-        )
-    })
+    (0..4_u8, expect, event)
+        .prop_map(|(n, expect, event)| Append::new(StreamId { kind: StreamKind::Permit, id: [n; 32] }, expect, event))
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -96,15 +84,9 @@ async fn run(ledger: &Arc<dyn Ledger>, step: &Step) -> String {
     match step {
         Step::Effect { key, event, stale } => {
             let effects = Effects::new(Arc::clone(ledger));
-            let version = effects
-                .get([*key; 32])
-                .await
-                .unwrap()
-                .map_or(0, |effect| effect.version);
+            let version = effects.get([*key; 32]).await.unwrap().map_or(0, |effect| effect.version);
             let version = if *stale { version + 1 } else { version };
-            let outcome = effects
-                .append([*key; 32], version, event.clone(), Vec::new())
-                .await;
+            let outcome = effects.append([*key; 32], version, event.clone(), Vec::new()).await;
             format!("{:?}", outcome.map(|effect| (effect.state, effect.version)))
         }
         Step::Batch(batch) => format!("{:?}", ledger.append(batch.clone()).await),
@@ -123,16 +105,10 @@ async fn contents(ledger: &dyn Ledger) -> Vec<String> {
             *bytes = Stored::Inline(ledger.load(bytes).await.unwrap());
         }
         let event = ciborium::Value::serialized(&record.event).unwrap();
-        all.push(format!(
-            "{:?} {} {:?} {:?}",
-            record.stream, record.version, record.digest, event
-        ));
+        all.push(format!("{:?} {} {:?} {:?}", record.stream, record.version, record.digest, event));
     }
     for state in StateTag::ALL {
-        all.push(format!(
-            "{state}: {:?}",
-            ledger.list(state, None, 100).await.unwrap()
-        ));
+        all.push(format!("{state}: {:?}", ledger.list(state, None, 100).await.unwrap()));
     }
     all
 }

@@ -1,11 +1,6 @@
 //! The crate from outside: its state function enumerated, and one suite for every back end.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "tests"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod histories;
 mod open;

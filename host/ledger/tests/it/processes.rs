@@ -8,9 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use oncegate_ledger::hosts::{Hosts, Stopped};
-use oncegate_ledger::{
-    Append, Event, Expect, Ledger, Role, StreamId, StreamKind, redb::RedbLedger, verify,
-};
+use oncegate_ledger::{Append, Event, Expect, Ledger, Role, StreamId, StreamKind, redb::RedbLedger, verify};
 
 use crate::samples::*;
 
@@ -28,17 +26,8 @@ fn append(who: u8, n: u32) -> Append {
 /// To a stream that both processes append to without expecting anything: an append that was asked
 /// again must not be there twice.
 fn shared(who: u8, n: u32) -> Append {
-    let stream = StreamId {
-        kind: StreamKind::Pin,
-        id: [0; 32],
-    };
-    Append::new(
-        stream,
-        Expect::Any,
-        Event::Pinned {
-            value: format!("{who}:{n}"),
-        },
-    )
+    let stream = StreamId { kind: StreamKind::Pin, id: [0; 32] };
+    Append::new(stream, Expect::Any, Event::Pinned { value: format!("{who}:{n}") })
 }
 
 /// Not a test: what the other process does. It appends until it is killed, and says what was acknowledged.
@@ -48,20 +37,14 @@ fn child() {
     let Ok(path) = std::env::var(CHILD) else {
         return;
     };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let host = Hosts::at(Path::new(&path)).register().unwrap();
         let ledger = RedbLedger::open(Path::new(&path)).unwrap();
         println!("host {}", u128::from_be_bytes(host.id()));
         println!("role {:?}", ledger.identity().role);
         for n in 0.. {
-            ledger
-                .append(vec![append(1, n), shared(1, n)])
-                .await
-                .unwrap();
+            ledger.append(vec![append(1, n), shared(1, n)]).await.unwrap();
             println!("ack {n}");
         }
     });
@@ -82,20 +65,14 @@ impl Other {
             .spawn()
             .unwrap();
         let lines = BufReader::new(process.stdout.take().unwrap()).lines();
-        Other {
-            process,
-            lines,
-            acknowledged: 0,
-        }
+        Other { process, lines, acknowledged: 0 }
     }
 
     fn value(&mut self, name: &str) -> String {
         let mut values = self.lines.by_ref().map_while(Result::ok);
         let found = values.find_map(|line| {
             let at = line.find(name)?;
-            line[at..]
-                .strip_prefix(name)
-                .map(|value| value.trim().to_owned())
+            line[at..].strip_prefix(name).map(|value| value.trim().to_owned())
         });
         found.unwrap_or_else(|| panic!("the other process never said {name}"))
     }
@@ -110,11 +87,7 @@ impl Other {
     fn kill(mut self) -> u32 {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
-        let last = self
-            .lines
-            .map_while(Result::ok)
-            .filter_map(|line| line.strip_prefix("ack ")?.parse().ok())
-            .last();
+        let last = self.lines.map_while(Result::ok).filter_map(|line| line.strip_prefix("ack ")?.parse().ok()).last();
         last.map_or(self.acknowledged, |last: u32| last + 1)
     }
 }
@@ -122,9 +95,7 @@ impl Other {
 async fn counts(ledger: &dyn Ledger) -> BTreeMap<String, u32> {
     let mut counts = BTreeMap::new();
     for record in ledger.read(shared(0, 0).stream).await.unwrap() {
-        let Event::Pinned { value } = record.event else {
-            panic!()
-        };
+        let Event::Pinned { value } = record.event else { panic!() };
         *counts.entry(value).or_insert(0) += 1;
     }
     counts
@@ -138,10 +109,7 @@ async fn a_client_appends_through_the_socket() {
     let mut other = Other::start(&path);
     assert_eq!(other.value("role "), "Client");
     for n in 0..50 {
-        owner
-            .append(vec![append(2, n), shared(2, n)])
-            .await
-            .unwrap();
+        owner.append(vec![append(2, n), shared(2, n)]).await.unwrap();
     }
     other.wait_for_acknowledged(30);
     let acknowledged = other.kill();
@@ -176,13 +144,7 @@ async fn a_client_takes_over_from_a_killed_owner() {
                 let mut n = 0;
                 while !stop.load(Ordering::Relaxed) {
                     // Never an error: the owner's death is survived, and asked again about.
-                    assert_eq!(
-                        ledger
-                            .append(vec![append(who, n), shared(who, n)])
-                            .await
-                            .unwrap()[0],
-                        1
-                    );
+                    assert_eq!(ledger.append(vec![append(who, n), shared(who, n)]).await.unwrap()[0], 1);
                     n += 1;
                 }
                 (who, n)
@@ -190,9 +152,7 @@ async fn a_client_takes_over_from_a_killed_owner() {
         })
         .collect();
     other.wait_for_acknowledged(30);
-    let acknowledged = tokio::task::spawn_blocking(move || other.kill())
-        .await
-        .unwrap();
+    let acknowledged = tokio::task::spawn_blocking(move || other.kill()).await.unwrap();
     let taken = std::time::Instant::now();
     while ledger.identity().role != Role::Owner {
         assert!(taken.elapsed().as_secs() < 20, "nobody took over");
@@ -203,19 +163,12 @@ async fn a_client_takes_over_from_a_killed_owner() {
     assert_eq!(hosts.stopped(host), Stopped::Yes);
     let found = counts(&*ledger).await;
     for n in 0..acknowledged {
-        assert_eq!(
-            found[&format!("1:{n}")],
-            1,
-            "an acknowledged append of the killed owner"
-        );
+        assert_eq!(found[&format!("1:{n}")], 1, "an acknowledged append of the killed owner");
     }
     for caller in callers {
         let (who, count) = caller.await.unwrap();
         let found = counts(&*ledger).await;
-        assert!(
-            (0..count).all(|n| found[&format!("{who}:{n}")] == 1),
-            "each append exactly once"
-        );
+        assert!((0..count).all(|n| found[&format!("{who}:{n}")] == 1), "each append exactly once");
     }
     assert!(verify::verify(&*ledger).await.unwrap().is_sound());
 }
@@ -226,10 +179,7 @@ async fn the_next_client_takes_over_when_the_owner_closes() {
     // Longer than a socket's address may be.
     let path = directory.path().join("x".repeat(120)).join("l.redb");
     let owner = RedbLedger::init(&path, 1).unwrap();
-    let [first, second] = [
-        RedbLedger::open(&path).unwrap(),
-        RedbLedger::open(&path).unwrap(),
-    ];
+    let [first, second] = [RedbLedger::open(&path).unwrap(), RedbLedger::open(&path).unwrap()];
     first.append(vec![shared(1, 1)]).await.unwrap();
     drop(owner);
     for n in 0..20 {

@@ -23,19 +23,14 @@ pub(crate) fn dispatch(attempt: u8, generation: u32, resend: bool) -> Dispatch {
         fingerprint: vec![("charge".into(), [5; 32]), ("amount".into(), [6; 32])],
         generated: [8; 32],
         fields: Stored::Inline(
-            b"{\"amount\":500,\"charge\":\"ch_1\",\"return\":\"R-1001\",\"reason\":\"wrong size\"}"
-                .to_vec(),
+            b"{\"amount\":500,\"charge\":\"ch_1\",\"return\":\"R-1001\",\"reason\":\"wrong size\"}".to_vec(),
         ),
         request: Stored::Inline(vec![b'r'; 400]),
         request_digest: [9; 32],
         downstream_key: format!("og-0123456789abcdef0123456789abcdef-{generation}"),
         url: "https://api.pay.example/v1/refunds".into(),
         credential: Some(("pay".into(), [1; 8])),
-        lookups: vec![(
-            "get-return".into(),
-            [10; 32],
-            Stored::Inline(vec![b'l'; 200]),
-        )],
+        lookups: vec![("get-return".into(), [10; 32], Stored::Inline(vec![b'l'; 200]))],
         send_within_ms: 5_000,
         resend,
         irreversible: true,
@@ -85,23 +80,15 @@ pub(crate) fn responded(attempt: u8, answer: &[u8]) -> Event {
 }
 
 pub(crate) fn classified(attempt: u8, outcome: Outcome) -> Event {
-    Event::Classified {
-        attempt: [attempt; 16],
-        at: 1_000,
-        outcome,
-    }
+    Event::Classified { attempt: [attempt; 16], at: 1_000, outcome }
 }
 
 pub(crate) fn done(receipt: &str) -> Outcome {
-    Outcome::Done {
-        receipt: receipt.into(),
-    }
+    Outcome::Done { receipt: receipt.into() }
 }
 
 pub(crate) fn refused() -> Outcome {
-    Outcome::NoEffect {
-        reason: "card_declined".into(),
-    }
+    Outcome::NoEffect { reason: "card_declined".into() }
 }
 
 pub(crate) fn unknown() -> Outcome {
@@ -109,77 +96,37 @@ pub(crate) fn unknown() -> Outcome {
 }
 
 pub(crate) fn lost(attempt: u8, sender_stopped: bool) -> Event {
-    Event::Lost {
-        attempt: [attempt; 16],
-        at: 1_000,
-        why: "deadline".into(),
-        sender_stopped,
-    }
+    Event::Lost { attempt: [attempt; 16], at: 1_000, why: "deadline".into(), sender_stopped }
 }
 
 pub(crate) fn not_sent(attempt: u8) -> Event {
-    Event::NotSent {
-        attempt: [attempt; 16],
-        at: 1_000,
-        why: "fenced".into(),
-    }
+    Event::NotSent { attempt: [attempt; 16], at: 1_000, why: "fenced".into() }
 }
 
 pub(crate) fn settled(verdict: SettleVerdict) -> Event {
-    Event::Settled {
-        at: 1_000,
-        by: "find-refund".into(),
-        verdict,
-        evidence: Stored::empty(),
-    }
+    Event::Settled { at: 1_000, by: "find-refund".into(), verdict, evidence: Stored::empty() }
 }
 
 pub(crate) fn one(receipt: &str) -> Event {
-    settled(SettleVerdict::One {
-        receipt: receipt.into(),
-        mismatched: Vec::new(),
-    })
+    settled(SettleVerdict::One { receipt: receipt.into(), mismatched: Vec::new() })
 }
 
 pub(crate) fn absent() -> Event {
-    settled(SettleVerdict::Absent {
-        since_stop_ms: 90_000,
-        looks: 2,
-        control: "re_known".into(),
-    })
+    settled(SettleVerdict::Absent { since_stop_ms: 90_000, looks: 2, control: "re_known".into() })
 }
 
 pub(crate) fn decided(outcome: Outcome) -> Event {
-    Event::Decided {
-        actor: "ann".into(),
-        reason: "looked".into(),
-        outcome,
-        at: 1_000,
-    }
+    Event::Decided { actor: "ann".into(), reason: "looked".into(), outcome, at: 1_000 }
 }
 
 pub(crate) fn revoked() -> Event {
-    Event::Revoked {
-        actor: "ann".into(),
-        reason: "no".into(),
-        at: 1_000,
-    }
+    Event::Revoked { actor: "ann".into(), reason: "no".into(), at: 1_000 }
 }
 
 pub(crate) fn revoke_wished() -> Event {
-    Event::RevokeWished {
-        actor: "ann".into(),
-        reason: "no".into(),
-        at: 1_000,
-    }
+    Event::RevokeWished { actor: "ann".into(), reason: "no".into(), at: 1_000 }
 }
 
 pub(crate) fn superseded() -> Event {
-    Event::Superseded {
-        actor: "ann".into(),
-        reason: "again".into(),
-        epoch: 1,
-        for_whom: "run:7".into(),
-        at: 1_000,
-    }
+    Event::Superseded { actor: "ann".into(), reason: "again".into(), epoch: 1, for_whom: "run:7".into(), at: 1_000 }
 }

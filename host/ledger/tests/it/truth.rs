@@ -29,43 +29,23 @@ struct World {
 impl World {
     fn key(&self) -> String {
         let row = self.effect.as_ref().map(|effect| {
-            (
-                effect.state,
-                effect.generation,
-                effect.attempts.clone(),
-                effect.receipt.clone(),
-                effect.frozen,
-            )
+            (effect.state, effect.generation, effect.attempts.clone(), effect.receipt.clone(), effect.frozen)
         });
         format!("{row:?}{:?}", self.attempts)
     }
 
     fn effects(&self) -> usize {
-        let happened = self
-            .attempts
-            .iter()
-            .filter(|(_, _, truth)| *truth == Truth::Happened);
-        happened
-            .map(|(_, generation, _)| generation)
-            .collect::<HashSet<_>>()
-            .len()
+        let happened = self.attempts.iter().filter(|(_, _, truth)| *truth == Truth::Happened);
+        happened.map(|(_, generation, _)| generation).collect::<HashSet<_>>().len()
     }
 
     fn stopped(&self, attempt: u8) -> bool {
-        self.effect
-            .as_ref()
-            .and_then(|effect| effect.attempt([attempt; 16]))
-            .is_some_and(|attempt| attempt.stopped)
+        self.effect.as_ref().and_then(|effect| effect.attempt([attempt; 16])).is_some_and(|attempt| attempt.stopped)
     }
 
     fn apply(&self, event: &Event) -> Option<World> {
-        let effect = state::next(self.effect.as_ref(), event)
-            .ok()?
-            .without_bytes();
-        Some(World {
-            effect: Some(effect),
-            attempts: self.attempts.clone(),
-        })
+        let effect = state::next(self.effect.as_ref(), event).ok()?.without_bytes();
+        Some(World { effect: Some(effect), attempts: self.attempts.clone() })
     }
 
     fn following(&self) -> Vec<World> {
@@ -89,12 +69,8 @@ impl World {
             }
         }
         // What a lookup sees now: a sleeping sender's effect is honestly not there yet.
-        let seen: Vec<u32> = self
-            .attempts
-            .iter()
-            .filter(|(_, _, truth)| *truth == Truth::Happened)
-            .map(|(_, g, _)| *g)
-            .collect();
+        let seen: Vec<u32> =
+            self.attempts.iter().filter(|(_, _, truth)| *truth == Truth::Happened).map(|(_, g, _)| *g).collect();
         match seen.first() {
             Some(generation) => worlds.extend(self.apply(&one(&format!("r{generation}")))),
             None => worlds.extend(self.apply(&absent())),
@@ -123,11 +99,7 @@ impl World {
 fn truthful(attempt: u8, generation: u32, truth: Truth) -> Vec<Event> {
     let mut events = vec![lost(attempt, false)];
     if truth != Truth::Later {
-        events.extend([
-            lost(attempt, true),
-            responded(attempt, b"raw"),
-            classified(attempt, unknown()),
-        ]);
+        events.extend([lost(attempt, true), responded(attempt, b"raw"), classified(attempt, unknown())]);
     }
     match truth {
         Truth::Happened => events.push(classified(attempt, done(&format!("r{generation}")))),
@@ -140,10 +112,7 @@ fn truthful(attempt: u8, generation: u32, truth: Truth) -> Vec<Event> {
 #[test]
 fn no_honest_history_has_two_effects() {
     let mut seen = HashSet::new();
-    let mut layer = vec![World {
-        effect: None,
-        attempts: Vec::new(),
-    }];
+    let mut layer = vec![World { effect: None, attempts: Vec::new() }];
     for _ in 0..DEPTH {
         let mut following = Vec::new();
         for world in &layer {
@@ -157,9 +126,5 @@ fn no_honest_history_has_two_effects() {
         layer = following;
     }
     println!("{} worlds", seen.len());
-    assert!(
-        seen.len() > 5_000,
-        "the enumeration is not trivial: {}",
-        seen.len()
-    );
+    assert!(seen.len() > 5_000, "the enumeration is not trivial: {}", seen.len());
 }

@@ -1,21 +1,173 @@
 //! `oncegate ledger`: making, looking at and looking after the ledger.
 
+mod find;
+mod history;
+mod list;
+mod reconcile;
+mod show;
+
+use std::fmt::Write as _;
+use std::io::BufWriter;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+
 use anyhow::Context;
+use oncegate_ledger::export::{ExportError, export};
+use oncegate_ledger::state::{Effect, StateTag};
+use oncegate_ledger::verify::{Report, verify};
+use serde_json::{Value, json};
 
 use crate::args::{Ledger, LedgerCommand};
 use crate::exit::Exit;
 use crate::home::Home;
+use crate::print::{self, Tone, clean, hex};
 
 pub(crate) async fn run(home: &Home, args: Ledger) -> anyhow::Result<Exit> {
     match args.command {
         LedgerCommand::Init => init(home).await,
-        _ => anyhow::bail!("being written"),
+        LedgerCommand::List { state, limit } => list::run(home, state, limit).await,
+        LedgerCommand::Show { key } => show::run(home, &key).await,
+        LedgerCommand::Reconcile { key, confirm } => reconcile::run(home, key.as_deref(), confirm).await,
+        LedgerCommand::Verify => check(home).await,
+        LedgerCommand::Export => export_all(home).await,
     }
 }
 
 async fn init(home: &Home) -> anyhow::Result<Exit> {
     let url = home.ledger_url();
-    let ledger = oncegate_ledger::init(&url).await.with_context(|| format!("the ledger {url} cannot be created"))?;
-    println!("created {}", ledger.identity().url);
+    let failed = || format!("the ledger {url} cannot be created");
+    if let Some(parent) = url.strip_prefix("redb:").and_then(|path| Path::new(path).parent()) {
+        private_folder(parent).with_context(failed)?;
+    }
+    let identity = oncegate_ledger::init(&url).await.with_context(failed)?.identity();
+    if home.json() {
+        let made = json!({ "created": identity.url, "id": hex(&identity.id), "format": identity.format });
+        print::out(&print::json(&made, true)?)?;
+    } else {
+        print::out(&format!("created {}\n", clean(&identity.url)))?;
+    }
     Ok(Exit::Ok)
+}
+
+/// Makes the folder and its parents, for this user alone; what exists stays as it is.
+fn private_folder(folder: &Path) -> anyhow::Result<()> {
+    if folder.as_os_str().is_empty() {
+        return Ok(());
+    }
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    made.with_context(|| format!("the folder {} cannot be made", folder.display()))
+}
+
+async fn check(home: &Home) -> anyhow::Result<Exit> {
+    let ledger = home.ledger_for_reading().await?;
+    let report = verify(&*ledger).await.context("the ledger cannot be checked")?;
+    if home.json() {
+        let mut value = serde_json::to_value(&report)?;
+        value["sound"] = report.is_sound().into();
+        print::out(&print::json(&value, true)?)?;
+    } else {
+        print::out(&described(&report))?;
+    }
+    Ok(if report.is_sound() { Exit::Ok } else { Exit::Damaged })
+}
+
+/// Writing into a string cannot fail.
+macro_rules! put {
+    ($text:expr, $($arg:tt)*) => {{ let _ = writeln!($text, $($arg)*); }};
+}
+
+fn described(report: &Report) -> String {
+    let mut text = String::new();
+    put!(text, "ledger      {}", report.checkpoint.ledger);
+    put!(text, "records     {}", report.records);
+    put!(text, "streams     {}", report.checkpoint.streams);
+    put!(text, "bytes kept  {} outside their records, {} dropped by retention", report.byte_strings, report.dropped);
+    let effects: Vec<String> = report.effects.iter().map(|(state, count)| format!("{count} {state}")).collect();
+    put!(text, "effects     {}", if effects.is_empty() { "none".to_owned() } else { effects.join(", ") });
+    put!(text, "frozen      {}", report.frozen);
+    put!(text, "checkpoint  {} at record {}", report.checkpoint.digest, report.checkpoint.seq);
+    for problem in &report.problems {
+        let place = match (&problem.seq, &problem.stream) {
+            (Some(seq), Some(stream)) => format!("record {seq} of {stream}: "),
+            (Some(seq), None) => format!("record {seq}: "),
+            (None, Some(stream)) => format!("{stream}: "),
+            (None, None) => String::new(),
+        };
+        put!(text, "{} {}", Tone::Bad.paint("wrong:"), clean(&format!("{place}{}", problem.what)));
+    }
+    match report.problems.len() {
+        0 => put!(text, "{}", Tone::Good.paint("sound: every record, chain and history is as it was written")),
+        count => put!(text, "{}", Tone::Bad.paint(&format!("damaged: {count} found wrong; restore the newest copy"))),
+    }
+    text
+}
+
+async fn export_all(home: &Home) -> anyhow::Result<Exit> {
+    let ledger = home.ledger_for_reading().await?;
+    let mut to = BufWriter::new(std::io::stdout());
+    match export(&*ledger, 1, &mut to).await {
+        // Whoever read the lines has read enough.
+        Err(ExportError::Write(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(Exit::Ok),
+        Err(ExportError::Ledger(error)) => Err(error).context("the export stopped"),
+        Err(error) => Err(error.into()),
+        Ok(_) => Ok(Exit::Ok),
+    }
+}
+
+/// The row as one JSON object, the same in every command.
+fn summary(key: &[u8; 32], row: &Effect) -> Value {
+    let dispatch = row.dispatch.as_deref();
+    let proposal = row.proposal.as_deref();
+    let tombstone = row.tombstone.as_deref();
+    let tool = dispatch.map(|d| &d.tool).or(tombstone.map(|t| &t.tool)).or(proposal.map(|p| &p.tool));
+    let operation =
+        dispatch.map(|d| &d.operation).or(tombstone.map(|t| &t.operation)).or(proposal.map(|p| &p.operation));
+    json!({
+        "key": hex(key),
+        "label": row.label(),
+        "state": row.state,
+        "receipt": row.receipt,
+        "reason": row.reason,
+        "unknown_why": row.unknown_why,
+        "attempts": row.attempts.len(),
+        "updated": oncegate_sandbox::rfc3339(row.updated_at),
+        "since": oncegate_sandbox::rfc3339(row.state_since),
+        "tool": tool,
+        "operation": operation,
+        "tenant": dispatch.map(|d| &d.tenant),
+        "account": dispatch.map(|d| &d.account),
+        "generation": row.generation,
+        "epoch": row.epoch,
+        "frozen": row.frozen,
+        "diverged": row.diverged,
+        "unconfirmed": oncegate_sandbox::view(row).unconfirmed,
+        "version": row.version,
+    })
+}
+
+/// The state, and what a person has to know with it.
+fn state_words(row: &Effect) -> String {
+    let mut words = row.state.as_str().to_owned();
+    if row.frozen {
+        words.push_str(", frozen");
+    } else if row.diverged {
+        words.push_str(", diverged");
+    }
+    if row.revoke_wished && row.state != StateTag::Revoked {
+        words.push_str(", to be revoked");
+    }
+    if oncegate_sandbox::view(row).unconfirmed {
+        words.push_str(", unconfirmed");
+    }
+    words
+}
+
+fn tone(row: &Effect) -> Tone {
+    match row.state {
+        _ if row.frozen => Tone::Bad,
+        StateTag::Done => Tone::Good,
+        StateTag::Unknown | StateTag::Stranded => Tone::Bad,
+        StateTag::Dispatched | StateTag::Responded | StateTag::Issued | StateTag::AwaitingApproval => Tone::Warn,
+        _ => Tone::Plain,
+    }
 }

@@ -10,30 +10,23 @@ use super::{LIST_ITEMS_MAX, ResultError, TEXT_BYTES_MAX, VALUES_MAX};
 use crate::describe::{WitCase, WitField, WitKind, WitType};
 use crate::schema::property;
 
+fn oversize<T>(path: &str, why: String) -> Result<T, ResultError> {
+    Err(ResultError { path: path.into(), why, too_large: true })
+}
+
 fn refuse<T>(path: &str, why: impl Into<String>) -> Result<T, ResultError> {
-    Err(ResultError {
-        path: path.into(),
-        why: why.into(),
-    })
+    Err(ResultError { path: path.into(), why: why.into(), too_large: false })
 }
 
 /// The value is of another type than the component declares; the engine would not let that happen.
 pub(super) fn mismatch(path: &str, ty: &WitType) -> ResultError {
-    ResultError {
-        path: path.into(),
-        why: format!("it is not of the declared type {ty}"),
-    }
+    ResultError { path: path.into(), why: format!("it is not of the declared type {ty}"), too_large: false }
 }
 
 /// The JSON form of `val`, which is of type `ty`.
-pub(super) fn write(
-    val: &Val,
-    ty: &WitType,
-    path: &str,
-    budget: &mut Budget,
-) -> Result<Value, ResultError> {
+pub(super) fn write(val: &Val, ty: &WitType, path: &str, budget: &mut Budget) -> Result<Value, ResultError> {
     if !budget.take() {
-        return refuse(path, format!("it has more than {VALUES_MAX} values"));
+        return oversize(path, format!("it has more than {VALUES_MAX} values"));
     }
     match (val, &ty.kind) {
         (Val::Bool(value), WitKind::Bool) => Ok((*value).into()),
@@ -53,15 +46,9 @@ pub(super) fn write(
         (Val::List(items), WitKind::List(item)) => list(items, item, path, budget),
         (Val::Option(None), WitKind::Option(_)) => Ok(Value::Null),
         (Val::Option(Some(val)), WitKind::Option(item)) => write(val, item, path, budget),
-        (Val::Result(Ok(val)), WitKind::Result(ok, _)) => {
-            case("ok", val.as_deref(), ok.as_deref(), path, budget)
-        }
-        (Val::Result(Err(val)), WitKind::Result(_, err)) => {
-            case("err", val.as_deref(), err.as_deref(), path, budget)
-        }
-        (Val::Tuple(items), WitKind::Tuple(types)) if items.len() == types.len() => {
-            tuple(items, types, path, budget)
-        }
+        (Val::Result(Ok(val)), WitKind::Result(ok, _)) => case("ok", val.as_deref(), ok.as_deref(), path, budget),
+        (Val::Result(Err(val)), WitKind::Result(_, err)) => case("err", val.as_deref(), err.as_deref(), path, budget),
+        (Val::Tuple(items), WitKind::Tuple(types)) if items.len() == types.len() => tuple(items, types, path, budget),
         (Val::Record(values), WitKind::Record(fields)) if values.len() == fields.len() => {
             record(values, fields, path, budget)
         }
@@ -91,20 +78,14 @@ fn float(value: f64, path: &str) -> Result<Value, ResultError> {
 
 fn text(value: &str, path: &str) -> Result<Value, ResultError> {
     if value.len() > TEXT_BYTES_MAX {
-        return refuse(
-            path,
-            format!("a text of {} bytes, {TEXT_BYTES_MAX} are allowed", value.len()),
-        );
+        return oversize(path, format!("a text of {} bytes, {TEXT_BYTES_MAX} are allowed", value.len()));
     }
     Ok(value.into())
 }
 
 fn bytes(items: &[Val], ty: &WitType, path: &str) -> Result<Value, ResultError> {
     if items.len() > TEXT_BYTES_MAX {
-        return refuse(
-            path,
-            format!("{} bytes, {TEXT_BYTES_MAX} are allowed", items.len()),
-        );
+        return oversize(path, format!("{} bytes, {TEXT_BYTES_MAX} are allowed", items.len()));
     }
     let bytes: Option<Vec<u8>> = items
         .iter()
@@ -117,31 +98,14 @@ fn bytes(items: &[Val], ty: &WitType, path: &str) -> Result<Value, ResultError> 
     Ok(STANDARD.encode(bytes).into())
 }
 
-fn list(
-    items: &[Val],
-    item: &WitType,
-    path: &str,
-    budget: &mut Budget,
-) -> Result<Value, ResultError> {
+fn list(items: &[Val], item: &WitType, path: &str, budget: &mut Budget) -> Result<Value, ResultError> {
     if items.len() > LIST_ITEMS_MAX {
-        return refuse(
-            path,
-            format!("a list of {}, {LIST_ITEMS_MAX} are allowed", items.len()),
-        );
+        return oversize(path, format!("a list of {}, {LIST_ITEMS_MAX} are allowed", items.len()));
     }
-    items
-        .iter()
-        .enumerate()
-        .map(|(index, val)| write(val, item, &format!("{path}/{index}"), budget))
-        .collect()
+    items.iter().enumerate().map(|(index, val)| write(val, item, &format!("{path}/{index}"), budget)).collect()
 }
 
-fn tuple(
-    items: &[Val],
-    types: &[WitType],
-    path: &str,
-    budget: &mut Budget,
-) -> Result<Value, ResultError> {
+fn tuple(items: &[Val], types: &[WitType], path: &str, budget: &mut Budget) -> Result<Value, ResultError> {
     items
         .iter()
         .zip(types)

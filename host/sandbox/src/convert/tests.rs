@@ -74,11 +74,7 @@ fn wide_integers_are_taken_as_text_too() {
     check(
         "",
         "u64",
-        &[
-            (json!(u64::MAX), json!(u64::MAX)),
-            (json!("18446744073709551615"), json!(u64::MAX)),
-            (json!("0"), json!(0)),
-        ],
+        &[(json!(u64::MAX), json!(u64::MAX)), (json!("18446744073709551615"), json!(u64::MAX)), (json!("0"), json!(0))],
         &[
             (json!("18446744073709551616"), "a whole number from 0 to"),
             (json!("-1"), "or the same as text"),
@@ -92,10 +88,7 @@ fn wide_integers_are_taken_as_text_too() {
     check(
         "",
         "s64",
-        &[
-            (json!(i64::MIN), json!(i64::MIN)),
-            (json!("-9223372036854775808"), json!(i64::MIN)),
-        ],
+        &[(json!(i64::MIN), json!(i64::MIN)), (json!("-9223372036854775808"), json!(i64::MIN))],
         &[(json!("-0"), "a whole number"), (json!(9_223_372_036_854_775_808_u64), "a whole number")],
     );
 }
@@ -141,8 +134,18 @@ fn options_may_be_null() {
 
 #[test]
 fn lists_and_tuples() {
-    check("", "list<string>", &same(&[json!([]), json!(["a", "b"])]), &[(json!("a"), "a list"), (json!(["a", 1]), "argument /a/1: expected a text, got 1")]);
-    check("", "tuple<u8, string>", &same(&[json!([1, "b"])]), &[(json!([1]), "exactly 2, got a list of 1"), (json!([1, 2]), "argument /a/1")]);
+    check(
+        "",
+        "list<string>",
+        &same(&[json!([]), json!(["a", "b"])]),
+        &[(json!("a"), "a list"), (json!(["a", 1]), "argument /a/1: expected a text, got 1")],
+    );
+    check(
+        "",
+        "tuple<u8, string>",
+        &same(&[json!([1, "b"])]),
+        &[(json!([1]), "exactly 2, got a list of 1"), (json!([1, 2]), "argument /a/1")],
+    );
     let many = vec![json!(true); LIST_ITEMS_MAX + 1];
     check("", "list<bool>", &[], &[(json!(many), "at most 100000 items")]);
     let rows = vec![json!(vec![true; 90_000]); 6];
@@ -183,7 +186,10 @@ fn named_types() {
         "list<inner>",
         &[(json!([{"the_id": 1}]), json!([{"the_id": 1, "note": null}]))],
         &[
-            (json!([{"the-id": 1}]), "argument /a/0: expected only the properties the_id, note, got an unknown property the-id"),
+            (
+                json!([{"the-id": 1}]),
+                "argument /a/0: expected only the properties the_id, note, got an unknown property the-id",
+            ),
             (json!([{}]), "argument /a/0/the_id: expected a whole number, got nothing"),
         ],
     );
@@ -271,7 +277,10 @@ fn the_schema_says_what_is_accepted() {
     assert_eq!(of("order_id"), &json!({"type": "string", "description": "The order's number."}));
     assert_eq!(of("data"), &json!({"type": "string", "contentEncoding": "base64"}));
     assert_eq!(of("small"), &json!({"type": "integer", "minimum": -32768, "maximum": 32767}));
-    assert_eq!(of("how"), &json!({"type": "string", "enum": ["slow", "fast"], "description": "How fast.\n`slow`: Takes days."}));
+    assert_eq!(
+        of("how"),
+        &json!({"type": "string", "enum": ["slow", "fast"], "description": "How fast.\n`slow`: Takes days."})
+    );
     assert_eq!(of("count")["anyOf"][0]["anyOf"][0]["maximum"], json!(u64::MAX));
     assert_eq!(of("count")["anyOf"][1], json!({"type": "null"}));
     assert_eq!(of("to")["oneOf"][1]["required"], json!(["mail"]));

@@ -21,20 +21,11 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 );
 
 fn refuse<T>(path: &str, expected: impl Into<String>, found: &Value) -> Result<T, ArgumentError> {
-    Err(ArgumentError {
-        path: path.into(),
-        expected: expected.into(),
-        found: kind_of(found),
-    })
+    Err(ArgumentError { path: path.into(), expected: expected.into(), found: kind_of(found) })
 }
 
 /// The value of type `ty` at `path`.
-pub(super) fn read(
-    value: &Value,
-    ty: &WitType,
-    path: &str,
-    budget: &mut Budget,
-) -> Result<Val, ArgumentError> {
+pub(super) fn read(value: &Value, ty: &WitType, path: &str, budget: &mut Budget) -> Result<Val, ArgumentError> {
     if !budget.take() {
         return Err(ArgumentError {
             path: path.into(),
@@ -85,10 +76,7 @@ fn exact(value: &Value) -> Option<i128> {
         return Some(number.into());
     }
     let float = number.as_f64()?;
-    #[allow(
-        clippy::cast_possible_truncation,
-        reason = "within the range where a float's whole numbers are exact"
-    )]
+    #[allow(clippy::cast_possible_truncation, reason = "within the range where a float's whole numbers are exact")]
     (float.fract() == 0.0 && float.abs() <= FLOAT_EXACT_MAX).then_some(float as i128)
 }
 
@@ -119,11 +107,7 @@ where
     }
     match exact(value).and_then(|number| T::try_from(number).ok()) {
         Some(number) => Ok(number),
-        None => refuse(
-            path,
-            format!("a whole number from {min} to {max}, or the same as text"),
-            value,
-        ),
+        None => refuse(path, format!("a whole number from {min} to {max}, or the same as text"), value),
     }
 }
 
@@ -145,19 +129,13 @@ fn float64(value: &Value, path: &str) -> Result<f64, ArgumentError> {
 }
 
 fn exact_in(float: f64) -> Option<i128> {
-    #[allow(
-        clippy::cast_possible_truncation,
-        reason = "a float made from a 64-bit integer is far inside i128"
-    )]
+    #[allow(clippy::cast_possible_truncation, reason = "a float made from a 64-bit integer is far inside i128")]
     (float.fract() == 0.0).then_some(float as i128)
 }
 
 fn float32(value: &Value, path: &str) -> Result<Val, ArgumentError> {
     let wide = float64(value, path)?;
-    #[allow(
-        clippy::cast_possible_truncation,
-        reason = "what it loses is looked at below"
-    )]
+    #[allow(clippy::cast_possible_truncation, reason = "what it loses is looked at below")]
     let float = wide as f32;
     let whole = value.is_i64() || value.is_u64();
     if !float.is_finite() || (whole && f64::from(float) != wide) {
@@ -177,11 +155,7 @@ fn character(value: &Value, path: &str) -> Result<Val, ArgumentError> {
 fn text<'a>(value: &'a Value, path: &str) -> Result<&'a str, ArgumentError> {
     match value {
         Value::String(text) if text.len() <= TEXT_BYTES_MAX => Ok(text),
-        Value::String(_) => refuse(
-            path,
-            format!("a text of at most {TEXT_BYTES_MAX} bytes"),
-            value,
-        ),
+        Value::String(_) => refuse(path, format!("a text of at most {TEXT_BYTES_MAX} bytes"), value),
         _ => refuse(path, "a text", value),
     }
 }
@@ -202,12 +176,7 @@ fn items<'a>(value: &'a Value, path: &str) -> Result<&'a [Value], ArgumentError>
     }
 }
 
-fn list(
-    value: &Value,
-    item: &WitType,
-    path: &str,
-    budget: &mut Budget,
-) -> Result<Vec<Val>, ArgumentError> {
+fn list(value: &Value, item: &WitType, path: &str, budget: &mut Budget) -> Result<Vec<Val>, ArgumentError> {
     items(value, path)?
         .iter()
         .enumerate()
@@ -215,20 +184,13 @@ fn list(
         .collect()
 }
 
-fn tuple(
-    value: &Value,
-    types: &[WitType],
-    path: &str,
-    budget: &mut Budget,
-) -> Result<Vec<Val>, ArgumentError> {
+fn tuple(value: &Value, types: &[WitType], path: &str, budget: &mut Budget) -> Result<Vec<Val>, ArgumentError> {
     let given = items(value, path)?;
     if given.len() != types.len() {
         return refuse(path, format!("a list of exactly {}", types.len()), value);
     }
     let pairs = given.iter().zip(types).enumerate();
-    pairs
-        .map(|(index, (value, ty))| read(value, ty, &format!("{path}/{index}"), budget))
-        .collect()
+    pairs.map(|(index, (value, ty))| read(value, ty, &format!("{path}/{index}"), budget)).collect()
 }
 
 /// The fields of a record, or a function's parameters, in their declared order.
@@ -247,10 +209,7 @@ pub(super) fn members(
                 0 => "no property".into(),
                 _ => format!("only the properties {}", names.join(", ")),
             },
-            found: format!(
-                "an unknown property {}",
-                oncegate_contract::safe_text(unknown)
-            ),
+            found: format!("an unknown property {}", oncegate_contract::safe_text(unknown)),
         });
     }
     fields
@@ -269,11 +228,7 @@ pub(super) fn members(
 }
 
 fn missing(path: &str, ty: &WitType) -> ArgumentError {
-    ArgumentError {
-        path: path.into(),
-        expected: named(ty).into(),
-        found: "nothing; it is required".into(),
-    }
+    ArgumentError { path: path.into(), expected: named(ty).into(), found: "nothing; it is required".into() }
 }
 
 const fn named(ty: &WitType) -> &'static str {
@@ -301,9 +256,10 @@ fn case_of<'a>(value: &'a Value, names: &[&str], path: &str) -> Result<(usize, &
         Value::Object(object) if object.len() == 1 => Err(ArgumentError {
             path: path.into(),
             expected,
-            found: object.keys().next().map_or_else(String::new, |name| {
-                format!("the property {}", oncegate_contract::safe_text(name))
-            }),
+            found: object
+                .keys()
+                .next()
+                .map_or_else(String::new, |name| format!("the property {}", oncegate_contract::safe_text(name))),
         }),
         other => refuse(path, expected, other),
     }
@@ -322,12 +278,7 @@ fn payload(
     }
 }
 
-fn variant(
-    value: &Value,
-    cases: &[WitCase],
-    path: &str,
-    budget: &mut Budget,
-) -> Result<Val, ArgumentError> {
+fn variant(value: &Value, cases: &[WitCase], path: &str, budget: &mut Budget) -> Result<Val, ArgumentError> {
     let names: Vec<&str> = cases.iter().map(|case| case.name.as_str()).collect();
     let (index, inner) = case_of(value, &names, path)?;
     let case = &cases[index];
@@ -359,11 +310,7 @@ fn label(value: &Value, labels: &[WitLabel], path: &str) -> Result<String, Argum
     let names = || labels.iter().map(|label| label.name.as_str());
     match value.as_str().and_then(|given| find(names(), given)) {
         Some(index) => Ok(labels[index].name.clone()),
-        None => refuse(
-            path,
-            format!("one of {}", names().collect::<Vec<_>>().join(", ")),
-            value,
-        ),
+        None => refuse(path, format!("one of {}", names().collect::<Vec<_>>().join(", ")), value),
     }
 }
 

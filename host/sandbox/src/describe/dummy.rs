@@ -15,30 +15,20 @@ pub(crate) fn component(wit: &str) -> Vec<u8> {
         built_in.push_str(file, text);
     }
     let built_in = built_in.parse().map_err(|(_, e)| e).unwrap();
-    let mine = UnresolvedPackageGroup::parse(Path::new("test.wit"), wit)
-        .map_err(|(map, e)| e.render(&map))
-        .unwrap();
+    let mine = UnresolvedPackageGroup::parse(Path::new("test.wit"), wit).map_err(|(map, e)| e.render(&map)).unwrap();
     let mut resolve = Resolve::new();
     let package = resolve.push_groups(mine, vec![built_in]).unwrap();
     let world = *resolve.packages[package].worlds.values().next().unwrap();
     let abi = ManglingAndAbi::Legacy(LiftLowerAbi::Sync);
     let mut module = dummy_module(&resolve, world, abi);
     embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8).unwrap();
-    ComponentEncoder::default()
-        .module(&module)
-        .unwrap()
-        .validate(true)
-        .encode()
-        .unwrap()
+    ComponentEncoder::default().module(&module).unwrap().validate(true).encode().unwrap()
 }
 
 /// The component with these custom sections at its end.
 pub(crate) fn with(mut component: Vec<u8>, sections: &[(&str, &[u8])]) -> Vec<u8> {
     for (name, data) in sections {
-        let section = CustomSection {
-            name: (*name).into(),
-            data: (*data).into(),
-        };
+        let section = CustomSection { name: (*name).into(), data: (*data).into() };
         section.append_to_component(&mut component);
     }
     component

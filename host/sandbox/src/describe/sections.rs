@@ -31,9 +31,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Sections, LoadError> {
     let mut texts = Vec::new();
     let mut producers = Vec::new();
     for payload in Parser::new(0).parse_all(bytes) {
-        let payload = payload.map_err(|error| LoadError::Invalid {
-            message: error.to_string(),
-        })?;
+        let payload = payload.map_err(|error| LoadError::Invalid { message: error.to_string() })?;
         if let Payload::CustomSection(section) = payload {
             match section.name() {
                 CONTRACT_SECTION => contracts.push(section.data()),
@@ -43,11 +41,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Sections, LoadError> {
             }
         }
     }
-    Ok(Sections {
-        contract: only(CONTRACT_SECTION, &contracts)?,
-        wit: only(WIT_SECTION, &texts)?,
-        producers,
-    })
+    Ok(Sections { contract: only(CONTRACT_SECTION, &contracts)?, wit: only(WIT_SECTION, &texts)?, producers })
 }
 
 fn only(section: &'static str, found: &[&[u8]]) -> Result<Option<String>, LoadError> {
@@ -55,17 +49,11 @@ fn only(section: &'static str, found: &[&[u8]]) -> Result<Option<String>, LoadEr
         [] => return Ok(None),
         [data] => *data,
         _ => {
-            return Err(LoadError::SectionTwice {
-                section,
-                count: found.len(),
-            });
+            return Err(LoadError::SectionTwice { section, count: found.len() });
         }
     };
     if data.len() > SECTION_BYTES_MAX {
-        return Err(LoadError::SectionTooLarge {
-            section,
-            size: data.len(),
-        });
+        return Err(LoadError::SectionTooLarge { section, size: data.len() });
     }
     match std::str::from_utf8(data) {
         Ok(text) => Ok(Some(text.to_owned())),
@@ -83,12 +71,7 @@ fn note_producers(section: &CustomSectionReader<'_>, producers: &mut Vec<(String
             let made_by = format!("{} {}", value.name, value.version);
             let entry = (
                 oncegate_contract::safe_text(field.name),
-                made_by
-                    .trim()
-                    .split(' ')
-                    .map(oncegate_contract::safe_text)
-                    .collect::<Vec<_>>()
-                    .join(" "),
+                made_by.trim().split(' ').map(oncegate_contract::safe_text).collect::<Vec<_>>().join(" "),
             );
             if producers.len() < PRODUCERS_MAX && !producers.contains(&entry) {
                 producers.push(entry);

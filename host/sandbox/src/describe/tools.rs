@@ -52,14 +52,9 @@ impl ToolDescription {
 
     fn new(found: &Exported<'_>, resolve: &Resolve) -> Result<Self, LoadError> {
         let function = found.function;
-        let not_a_tool = |message| LoadError::NotATool {
-            tool: function.name.clone(),
-            message,
-        };
+        let not_a_tool = |message| LoadError::NotATool { tool: function.name.clone(), message };
         if function.kind != FunctionKind::Freestanding {
-            return Err(not_a_tool(
-                "it is async or belongs to a resource; export a plain function".into(),
-            ));
+            return Err(not_a_tool("it is async or belongs to a resource; export a plain function".into()));
         }
         let mut reader = Reader::new(resolve);
         let mut params = Vec::new();
@@ -87,10 +82,7 @@ impl ToolDescription {
 }
 
 fn signature(params: &[(String, WitType)], result: Option<&WitType>) -> String {
-    let params: Vec<_> = params
-        .iter()
-        .map(|(name, ty)| format!("{name}: {ty}"))
-        .collect();
+    let params: Vec<_> = params.iter().map(|(name, ty)| format!("{name}: {ty}")).collect();
     let result = result.map_or_else(String::new, |ty| format!(" -> {ty}"));
     format!("func({}){result}", params.join(", "))
 }
@@ -103,10 +95,7 @@ struct Exported<'a> {
 /// The tools, from the WIT text where there is one and from the binary where not.
 ///
 /// Runtimes export more than their world says; functions that the text does not have are no tools.
-pub(super) fn read(
-    binary: (&Resolve, WorldId),
-    text: Option<&WitText>,
-) -> Result<Vec<ToolDescription>, LoadError> {
+pub(super) fn read(binary: (&Resolve, WorldId), text: Option<&WitText>) -> Result<Vec<ToolDescription>, LoadError> {
     let (resolve, world) = binary;
     let found = exported(resolve, world);
     let tools = match text {
@@ -122,9 +111,7 @@ pub(super) fn read(
     };
     for (index, tool) in tools.iter().enumerate() {
         if tools[..index].iter().any(|other| other.name == tool.name) {
-            return Err(LoadError::ToolTwice {
-                tool: tool.name.clone(),
-            });
+            return Err(LoadError::ToolTwice { tool: tool.name.clone() });
         }
     }
     if tools.is_empty() {
@@ -133,32 +120,20 @@ pub(super) fn read(
     Ok(tools)
 }
 
-fn describe(
-    found: &[Exported<'_>],
-    resolve: &Resolve,
-) -> Result<Vec<ToolDescription>, LoadError> {
-    found
-        .iter()
-        .map(|found| ToolDescription::new(found, resolve))
-        .collect()
+fn describe(found: &[Exported<'_>], resolve: &Resolve) -> Result<Vec<ToolDescription>, LoadError> {
+    found.iter().map(|found| ToolDescription::new(found, resolve)).collect()
 }
 
 fn exported(resolve: &Resolve, world: WorldId) -> Vec<Exported<'_>> {
     let mut found = Vec::new();
     for (key, item) in &resolve.worlds[world].exports {
         match item {
-            WorldItem::Function(function) => found.push(Exported {
-                interface: None,
-                function,
-            }),
+            WorldItem::Function(function) => found.push(Exported { interface: None, function }),
             WorldItem::Interface { id, .. } => {
                 let name = resolve.name_world_key(key);
                 if !name.starts_with("wasi:") {
                     let functions = resolve.interfaces[*id].functions.values();
-                    found.extend(functions.map(|function| Exported {
-                        interface: Some(name.clone()),
-                        function,
-                    }));
+                    found.extend(functions.map(|function| Exported { interface: Some(name.clone()), function }));
                 }
             }
             WorldItem::Type { .. } => {}
@@ -168,24 +143,16 @@ fn exported(resolve: &Resolve, world: WorldId) -> Vec<Exported<'_>> {
 }
 
 /// The text's tool must be in the binary, under the same name, with the same types.
-fn compare(
-    told: &ToolDescription,
-    found: &[Exported<'_>],
-    resolve: &Resolve,
-) -> Result<(), LoadError> {
+fn compare(told: &ToolDescription, found: &[Exported<'_>], resolve: &Resolve) -> Result<(), LoadError> {
     let differs = |message| Err(LoadError::WitDiffers { message });
-    let same = |candidate: &&Exported<'_>| {
-        candidate.function.name == told.name && candidate.interface == told.interface
-    };
+    let same =
+        |candidate: &&Exported<'_>| candidate.function.name == told.name && candidate.interface == told.interface;
     let place = |interface: &Option<String>| match interface {
         Some(interface) => format!("in `{interface}`"),
         None => "in the world".into(),
     };
     let Some(candidate) = found.iter().find(same) else {
-        let names: Vec<_> = found
-            .iter()
-            .map(|f| format!("  `{}` {}", f.function.name, place(&f.interface)))
-            .collect();
+        let names: Vec<_> = found.iter().map(|f| format!("  `{}` {}", f.function.name, place(&f.interface))).collect();
         return differs(format!(
             "the binary does not export `{}` {}; it exports\n{}",
             told.name,
@@ -211,12 +178,10 @@ pub(super) fn bind(tools: &mut [ToolDescription], contract: &Contract) {
         let Some(declared) = contract.tools.get(&tool.name) else {
             continue;
         };
-        let acts = declared.operations.iter().any(|name| {
-            contract
-                .operations
-                .get(name)
-                .is_some_and(|operation| operation.effect != EffectClass::None)
-        });
+        let acts = declared
+            .operations
+            .iter()
+            .any(|name| contract.operations.get(name).is_some_and(|operation| operation.effect != EffectClass::None));
         tool.operations.clone_from(&declared.operations);
         tool.effects = if acts { declared.effects } else { 0 };
     }

@@ -30,8 +30,7 @@ impl WitText {
     /// `namespace:package/world@version`.
     pub(super) fn world_name(&self) -> String {
         let world = &self.resolve.worlds[self.world].name;
-        self.package()
-            .map_or_else(|| world.clone(), |package| package.interface_id(world))
+        self.package().map_or_else(|| world.clone(), |package| package.interface_id(world))
     }
 
     fn package(&self) -> Option<&wit_parser::PackageName> {
@@ -48,9 +47,7 @@ pub(super) fn parse(text: &str) -> Result<WitText, LoadError> {
     for (file, text) in BUILT_IN_WIT {
         built_in.push_str(file, text);
     }
-    let built_in = built_in
-        .parse()
-        .map_err(|(map, error)| invalid(error.render(&map)))?;
+    let built_in = built_in.parse().map_err(|(map, error)| invalid(error.render(&map)))?;
     let mine = UnresolvedPackageGroup::parse(Path::new(WIT_SECTION), text)
         .map_err(|(map, error)| invalid(error.render(&map)))?;
     let clash = |name: &wit_parser::PackageName| name.namespace == "oncegate";
@@ -59,15 +56,12 @@ pub(super) fn parse(text: &str) -> Result<WitText, LoadError> {
             "it defines a package of the namespace `oncegate`; that one is built in, only include or import it".into(),
         ));
     }
-    let package = resolve
-        .push_groups(mine, vec![built_in])
-        .map_err(|error| invalid(error.to_string()))?;
+    let package = resolve.push_groups(mine, vec![built_in]).map_err(|error| invalid(error.to_string()))?;
     let worlds = &resolve.packages[package].worlds;
     match worlds.values().copied().collect::<Vec<_>>()[..] {
         [world] => Ok(WitText { resolve, world }),
-        _ => Err(invalid(format!(
-            "its package has {} worlds and must have exactly one, the component's",
-            worlds.len()
-        ))),
+        _ => {
+            Err(invalid(format!("its package has {} worlds and must have exactly one, the component's", worlds.len())))
+        }
     }
 }

@@ -159,12 +159,7 @@ impl fmt::Display for WitLabel {
     }
 }
 
-fn write_all<T: fmt::Display>(
-    f: &mut fmt::Formatter<'_>,
-    open: &str,
-    items: &[T],
-    close: &str,
-) -> fmt::Result {
+fn write_all<T: fmt::Display>(f: &mut fmt::Formatter<'_>, open: &str, items: &[T], close: &str) -> fmt::Result {
     f.write_str(open)?;
     for (index, item) in items.iter().enumerate() {
         let comma = if index == 0 { "" } else { ", " };
@@ -173,11 +168,7 @@ fn write_all<T: fmt::Display>(
     f.write_str(close)
 }
 
-fn write_result(
-    f: &mut fmt::Formatter<'_>,
-    ok: Option<&WitType>,
-    err: Option<&WitType>,
-) -> fmt::Result {
+fn write_result(f: &mut fmt::Formatter<'_>, ok: Option<&WitType>, err: Option<&WitType>) -> fmt::Result {
     match (ok, err) {
         (None, None) => f.write_str("result"),
         (Some(ok), None) => write!(f, "result<{ok}>"),
@@ -205,14 +196,10 @@ impl<'a> Reader<'a> {
     fn at(&mut self, ty: &Type, depth: usize) -> Result<WitType, String> {
         self.nodes += 1;
         if self.nodes > TYPE_NODES_MAX {
-            return Err(format!(
-                "its types spelt out have more than {TYPE_NODES_MAX} parts; make them smaller"
-            ));
+            return Err(format!("its types spelt out have more than {TYPE_NODES_MAX} parts; make them smaller"));
         }
         if depth > TYPE_DEPTH_MAX {
-            return Err(format!(
-                "its types nest deeper than {TYPE_DEPTH_MAX}; flatten them"
-            ));
+            return Err(format!("its types nest deeper than {TYPE_DEPTH_MAX}; flatten them"));
         }
         let plain = |kind| Ok(WitType { kind, docs: None });
         match ty {
@@ -245,25 +232,16 @@ impl<'a> Reader<'a> {
             TypeDefKind::List(Type::U8) => WitKind::Bytes,
             TypeDefKind::List(item) => self.list(item, depth)?,
             TypeDefKind::Option(item) => self.option(item, depth)?,
-            TypeDefKind::Result(result) => WitKind::Result(
-                self.boxed(result.ok.as_ref(), depth)?,
-                self.boxed(result.err.as_ref(), depth)?,
-            ),
-            TypeDefKind::Tuple(tuple) => WitKind::Tuple(
-                tuple
-                    .types
-                    .iter()
-                    .map(|ty| self.at(ty, depth))
-                    .collect::<Result<_, _>>()?,
-            ),
+            TypeDefKind::Result(result) => {
+                WitKind::Result(self.boxed(result.ok.as_ref(), depth)?, self.boxed(result.err.as_ref(), depth)?)
+            }
+            TypeDefKind::Tuple(tuple) => {
+                WitKind::Tuple(tuple.types.iter().map(|ty| self.at(ty, depth)).collect::<Result<_, _>>()?)
+            }
             TypeDefKind::Record(record) => self.record(record, depth)?,
             TypeDefKind::Variant(variant) => self.variant(variant, depth)?,
-            TypeDefKind::Enum(cases) => {
-                WitKind::Enum(labels(cases.cases.iter().map(|c| (&c.name, &c.docs))))
-            }
-            TypeDefKind::Flags(flags) => {
-                WitKind::Flags(labels(flags.flags.iter().map(|c| (&c.name, &c.docs))))
-            }
+            TypeDefKind::Enum(cases) => WitKind::Enum(labels(cases.cases.iter().map(|c| (&c.name, &c.docs)))),
+            TypeDefKind::Flags(flags) => WitKind::Flags(labels(flags.flags.iter().map(|c| (&c.name, &c.docs)))),
             other => return Err(no_json(other.as_str())),
         };
         Ok(WitType { kind, docs: None })
@@ -281,21 +259,14 @@ impl<'a> Reader<'a> {
     fn option(&mut self, item: &Type, depth: usize) -> Result<WitKind, String> {
         let item = self.at(item, depth)?;
         if item.is_option() {
-            return Err(
-                "an option of an option has no JSON form: null could be either; use a variant"
-                    .into(),
-            );
+            return Err("an option of an option has no JSON form: null could be either; use a variant".into());
         }
         Ok(WitKind::Option(Box::new(item)))
     }
 
     fn record(&mut self, record: &wit_parser::Record, depth: usize) -> Result<WitKind, String> {
         let fields = record.fields.iter().map(|field| {
-            Ok(WitField {
-                name: field.name.clone(),
-                docs: docs(&field.docs),
-                ty: self.at(&field.ty, depth)?,
-            })
+            Ok(WitField { name: field.name.clone(), docs: docs(&field.docs), ty: self.at(&field.ty, depth)? })
         });
         fields.collect::<Result<_, String>>().map(WitKind::Record)
     }
@@ -321,12 +292,7 @@ fn no_json(what: &str) -> String {
 }
 
 fn labels<'a>(cases: impl Iterator<Item = (&'a String, &'a Docs)>) -> Vec<WitLabel> {
-    cases
-        .map(|(name, text)| WitLabel {
-            name: name.clone(),
-            docs: docs(text),
-        })
-        .collect()
+    cases.map(|(name, text)| WitLabel { name: name.clone(), docs: docs(text) }).collect()
 }
 
 /// A doc text as a model may see it: no control, formatting or invisible characters, bounded.

@@ -46,7 +46,8 @@ pub async fn parse(method: &str, raw: &[u8], complete: bool) -> Result<Answer, R
             _ = &mut connection, if open => open = false,
         }
     };
-    let headers = head.headers.iter().map(|(name, value)| (name.as_str().to_owned(), value.as_bytes().to_vec())).collect();
+    let headers =
+        head.headers.iter().map(|(name, value)| (name.as_str().to_owned(), value.as_bytes().to_vec())).collect();
     Ok(Answer { status: head.status.as_u16(), headers, body: body.to_vec(), complete })
 }
 

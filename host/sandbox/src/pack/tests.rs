@@ -31,14 +31,8 @@ fn a_packed_component_loads_and_is_packed_once() {
     let description = Description::read(&packed).unwrap();
     assert_eq!(description.name, "orders");
     assert_eq!(description.wit.as_deref(), Some(WIT));
-    assert_eq!(
-        description.tools[0].description.as_deref(),
-        Some("Reads an order.")
-    );
-    assert!(matches!(
-        pack(&packed, CONTRACT, WIT),
-        Err(LoadError::SectionTwice { .. })
-    ));
+    assert_eq!(description.tools[0].description.as_deref(), Some("Reads an order."));
+    assert!(matches!(pack(&packed, CONTRACT, WIT), Err(LoadError::SectionTwice { .. })));
 }
 
 #[test]
@@ -46,15 +40,9 @@ fn what_would_not_load_is_not_packed() {
     let bare = component(WIT);
     assert!(pack(&bare, "[component]\n", WIT).is_err());
     let other = WIT.replace("order-id", "id");
-    assert!(matches!(
-        pack(&bare, CONTRACT, &other),
-        Err(LoadError::WitDiffers { .. })
-    ));
+    assert!(matches!(pack(&bare, CONTRACT, &other), Err(LoadError::WitDiffers { .. })));
     let long = "#".repeat(SECTION_BYTES_MAX + 1);
-    assert!(matches!(
-        pack(&bare, &long, WIT),
-        Err(LoadError::SectionTooLarge { .. })
-    ));
+    assert!(matches!(pack(&bare, &long, WIT), Err(LoadError::SectionTooLarge { .. })));
 }
 
 #[test]
@@ -62,11 +50,7 @@ fn a_directory_becomes_one_text_with_docs() {
     let dir = tempfile::tempdir().unwrap();
     let (types, world) = WIT.split_once("world orders").unwrap();
     std::fs::write(dir.path().join("tools.wit"), types).unwrap();
-    std::fs::write(
-        dir.path().join("world.wit"),
-        format!("package acme:orders@0.1.0;\nworld orders{world}"),
-    )
-    .unwrap();
+    std::fs::write(dir.path().join("world.wit"), format!("package acme:orders@0.1.0;\nworld orders{world}")).unwrap();
     let text = wit_text(dir.path()).unwrap_or_else(|e| panic!("{e}"));
     assert!(text.contains("Reads an order."), "{text}");
     assert!(pack(&component(WIT), CONTRACT, &text).is_ok(), "{text}");

@@ -14,6 +14,8 @@ use crate::limits::Limits;
 /// What an operation was granted.
 #[derive(Debug, Clone)]
 pub struct Grant {
+    /// The line of the `[[component]]` that grants it.
+    pub line: usize,
     /// For whom: the context's tenant, or the policy's only one.
     pub tenant: String,
     /// The owner of the operation's actions: the contract's component name.
@@ -44,11 +46,7 @@ pub struct Denied {
 impl Denied {
     fn new(operation: &str, operator: String) -> Self {
         let operation = oncegate_contract::safe_text(operation);
-        Self {
-            agent: format!("The operation {operation} is not permitted here."),
-            operator,
-            missing: None,
-        }
+        Self { agent: format!("The operation {operation} is not permitted here."), operator, missing: None }
     }
 
     fn without_tenant(operator: String) -> Self {
@@ -111,6 +109,7 @@ pub fn decide(
         }
     };
     Ok(Grant {
+        line: rule.line,
         tenant,
         owner: contract.component.name.clone(),
         url,
@@ -128,10 +127,7 @@ pub fn account(policy: &Policy, operation: &Operation) -> Option<String> {
     policy.endpoints.get(&operation.endpoint)?.account.clone()
 }
 
-fn matching<'a>(
-    policy: &'a Policy,
-    digest: &'a [u8; 32],
-) -> impl Iterator<Item = &'a ComponentRule> {
+fn matching<'a>(policy: &'a Policy, digest: &'a [u8; 32]) -> impl Iterator<Item = &'a ComponentRule> {
     let fits = |rule: &&ComponentRule| rule.digest.is_none_or(|wanted| wanted == *digest);
     policy.components.iter().filter(fits)
 }
@@ -145,19 +141,18 @@ pub fn tenant(policy: &Policy, digest: &[u8; 32], given: &str) -> Result<String,
     if !given.is_empty() {
         return Ok(given.to_owned());
     }
-    let mine: BTreeSet<&str> = matching(policy, digest)
-        .flat_map(|rule| rule.tenants.iter().map(String::as_str))
-        .collect();
-    let everyone: BTreeSet<&str> = policy
-        .components
-        .iter()
-        .flat_map(|rule| rule.tenants.iter().map(String::as_str))
-        .collect();
+    let mine: BTreeSet<&str> =
+        matching(policy, digest).flat_map(|rule| rule.tenants.iter().map(String::as_str)).collect();
+    let everyone: BTreeSet<&str> =
+        policy.components.iter().flat_map(|rule| rule.tenants.iter().map(String::as_str)).collect();
     match (mine.first(), everyone.len()) {
         (Some(only), 1) => Ok((*only).to_owned()),
         (None, _) => Err(Denied::new(
             "asked for",
-            format!("no [[component]] of the policy is for {}; add one with `digest`, `tenants` and `grant`", digest_text(digest)),
+            format!(
+                "no [[component]] of the policy is for {}; add one with `digest`, `tenants` and `grant`",
+                digest_text(digest)
+            ),
         )),
         (_, count) => Err(Denied::without_tenant(format!(
             "the context has no `tenant` and the policy names {count}; give one with --context tenant=NAME"
@@ -177,13 +172,13 @@ fn granting<'a>(
     if all.is_empty() {
         return Err(Denied::new(
             operation,
-            format!("no [[component]] of the policy is for {digest_words}; add one with `digest`, `tenants` and `grant`"),
+            format!(
+                "no [[component]] of the policy is for {digest_words}; add one with `digest`, `tenants` and `grant`"
+            ),
         ));
     }
-    let for_tenant: Vec<&ComponentRule> = all
-        .into_iter()
-        .filter(|rule| rule.tenants.iter().any(|name| name == tenant))
-        .collect();
+    let for_tenant: Vec<&ComponentRule> =
+        all.into_iter().filter(|rule| rule.tenants.iter().any(|name| name == tenant)).collect();
     if for_tenant.is_empty() {
         return Err(Denied::new(
             operation,
@@ -197,7 +192,9 @@ fn granting<'a>(
         .ok_or_else(|| {
             Denied::new(
                 operation,
-                format!("no [[component]] for {digest_words} and the tenant {tenant:?} lists {operation} under `grant`"),
+                format!(
+                    "no [[component]] for {digest_words} and the tenant {tenant:?} lists {operation} under `grant`"
+                ),
             )
         })
 }
@@ -212,7 +209,9 @@ fn url(contract: &Contract, name: &str, endpoint: &EndpointRule) -> Result<Strin
     let parsed = base_url(url).map_err(|why| format!("the URL of the endpoint {name}: {why}"))?;
     // Plain HTTP shows a credential and an effect to whoever is on the way.
     if parsed.scheme() == "http" && !endpoint.allow_private {
-        return Err(format!("[endpoint.{name}] is reached over plain http, which is allowed only together with `allow-private = true`; use https"));
+        return Err(format!(
+            "[endpoint.{name}] is reached over plain http, which is allowed only together with `allow-private = true`; use https"
+        ));
     }
     Ok(url.clone())
 }
@@ -233,7 +232,10 @@ fn credential(
     // Whoever can bring a component could otherwise have the secret sent to a URL of his own.
     let bound = policy.endpoints.get(name).is_some_and(|e| e.url.is_some());
     if rule.digest.is_none() && !bound {
-        return Err(format!("[[component]] at line {} names no digest, so the contract's own URL would decide where [credential.{wanted}] goes; give `digest` there or `url` in [endpoint.{name}]", rule.line));
+        return Err(format!(
+            "[[component]] at line {} names no digest, so the contract's own URL would decide where [credential.{wanted}] goes; give `digest` there or `url` in [endpoint.{name}]",
+            rule.line
+        ));
     }
     Ok(Some(CredentialUse {
         name: wanted.clone(),

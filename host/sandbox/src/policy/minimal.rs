@@ -89,7 +89,7 @@ fn endpoints(text: &mut String, description: &Description) {
     let mut credentials = BTreeSet::new();
     for (name, endpoint) in &contract.endpoints {
         text.push_str(ENDPOINT);
-        put!(text, "# [endpoint.{}]", quoted(name));
+        put!(text, "# [endpoint.{}]", key(name));
         put!(text, "# url = {}", quoted(&endpoint.url));
         put!(text, "# account = \"main\"");
         put!(text, "# egress = \"relayed\"");
@@ -98,11 +98,9 @@ fn endpoints(text: &mut String, description: &Description) {
     }
     for name in credentials {
         text.push_str(CREDENTIAL);
-        let variable: String = name
-            .chars()
-            .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' })
-            .collect();
-        put!(text, "# [credential.{}]", quoted(name));
+        let variable: String =
+            name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect();
+        put!(text, "# [credential.{}]", key(name));
         put!(text, "# from = \"env:{variable}_KEY\"");
         put!(text, "# attach = \"header:Authorization\"");
         put!(text, "# format = \"Bearer {{secret}}\"");
@@ -127,7 +125,13 @@ fn context(text: &mut String, description: &Description) {
     }
 }
 
-/// As a TOML string on one line, which is also a key.
+/// As a TOML key: bare where it can be.
+fn key(name: &str) -> String {
+    let bare = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
+    if bare { name.to_owned() } else { quoted(name) }
+}
+
+/// As a TOML string on one line.
 fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for c in text.chars() {

@@ -10,22 +10,15 @@ use url::Url;
 use super::reader::{Reader, Table};
 use super::units;
 use super::{
-    Attach, CONTEXT_FACTS, ComponentRule, ContextRules, CredentialRule, CredentialSource,
-    EndpointRule, Policy, PolicyErrors, Setter,
+    Attach, CONTEXT_FACTS, ComponentRule, ContextRules, CredentialRule, CredentialSource, EndpointRule, Policy,
+    PolicyErrors, Setter,
 };
 use crate::limits::Limits;
 
 /// Top-level keys of features that this version does not have.
 const LATER: [&str; 5] = ["approve", "approvers", "exclusive", "retention", "signer"];
 /// The same, in `[[component]]`.
-const LATER_COMPONENT: [&str; 6] = [
-    "signer",
-    "lineage",
-    "requires",
-    "requires-plan",
-    "bounds",
-    "trust-docs",
-];
+const LATER_COMPONENT: [&str; 6] = ["signer", "lineage", "requires", "requires-plan", "bounds", "trust-docs"];
 /// Headers that say how a message is framed or routed: never a place for a secret.
 const FRAMING_HEADERS: [&str; 10] = [
     "host",
@@ -73,9 +66,7 @@ fn named<'a, T>(
         return BTreeMap::new();
     };
     let tables = reader.tables(&table).into_iter();
-    tables
-        .filter_map(|(name, table)| Some((name, read(reader, &table)?)))
-        .collect()
+    tables.filter_map(|(name, table)| Some((name, read(reader, &table)?))).collect()
 }
 
 fn components<'a>(reader: &mut Reader<'a>, root: &Table<'a>) -> Vec<ComponentRule> {
@@ -87,7 +78,11 @@ fn components<'a>(reader: &mut Reader<'a>, root: &Table<'a>) -> Vec<ComponentRul
             let digest = digest.and_then(|text| {
                 let digest = units::digest_of(text);
                 if digest.is_none() {
-                    reader.bad(&table, "digest", "expected `sha256:` and 64 hexadecimal digits, as `oncegate inspect` prints it");
+                    reader.bad(
+                        &table,
+                        "digest",
+                        "expected `sha256:` and 64 hexadecimal digits, as `oncegate inspect` prints it",
+                    );
                 }
                 digest
             });
@@ -129,11 +124,7 @@ fn endpoint<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> Option<EndpointRu
     }
     let account = reader.string(table, "account");
     if account.is_some_and(|name| oncegate_contract::safe_text(name) != name) {
-        reader.bad(
-            table,
-            "account",
-            "expected a name of letters, digits and . _ : @ + -",
-        );
+        reader.bad(table, "account", "expected a name of letters, digits and . _ : @ + -");
     }
     let egress_direct = match reader.string(table, "egress") {
         Some("direct") => true,
@@ -173,17 +164,9 @@ fn credential<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> Option<Credenti
     let format = reader.string(table, "format").unwrap_or("{secret}");
     let once = format.matches("{secret}").count() == 1;
     if !once || format.chars().any(char::is_control) {
-        reader.bad(
-            table,
-            "format",
-            "expected one line of text with {secret} in it once, such as \"Bearer {secret}\"",
-        );
+        reader.bad(table, "format", "expected one line of text with {secret} in it once, such as \"Bearer {secret}\"");
     }
-    Some(CredentialRule {
-        source: source?,
-        attach: attach?,
-        format: format.to_owned(),
-    })
+    Some(CredentialRule { source: source?, attach: attach?, format: format.to_owned() })
 }
 
 fn required<'a, T>(
@@ -213,9 +196,7 @@ fn source(text: &str) -> Result<CredentialSource, String> {
         "keyring" => Err("keyring is not in this version; use env:, file: or command:".into()),
         _ if rest.is_empty() => Err(asked.into()),
         "env" => Ok(CredentialSource::Env(rest.into())),
-        "file" if Path::new(rest).is_absolute() => {
-            Ok(CredentialSource::File(PathBuf::from(rest)))
-        }
+        "file" if Path::new(rest).is_absolute() => Ok(CredentialSource::File(PathBuf::from(rest))),
         "file" => Err("expected an absolute path after file:".into()),
         "command" => Ok(CredentialSource::Command(rest.into())),
         _ => Err(asked.into()),
@@ -223,20 +204,19 @@ fn source(text: &str) -> Result<CredentialSource, String> {
 }
 
 fn attach(text: &str) -> Result<Attach, String> {
-    let asked = "expected \"header:NAME\" or \"query:NAME\"";
+    let asked = "expected \"header:NAME\"";
     match text.split_once(':') {
         Some(("header", name)) => {
             let header = http::HeaderName::try_from(name);
             let header = header.map_err(|_| format!("{name:?} is no header name"))?;
             if FRAMING_HEADERS.contains(&header.as_str()) {
-                return Err(format!(
-                    "the header {name} frames or routes a request and cannot carry a secret"
-                ));
+                return Err(format!("the header {name} frames or routes a request and cannot carry a secret"));
             }
             Ok(Attach::Header(name.into()))
         }
-        Some(("query", name)) if oncegate_contract::safe_text(name) == name => {
-            Ok(Attach::Query(name.into()))
+        Some(("query", _)) => {
+            Err("a secret in a query is not in this version, since URLs end up in logs; expected \"header:NAME\""
+                .into())
         }
         _ => Err(asked.into()),
     }
@@ -308,6 +288,7 @@ fn limits<'a>(reader: &mut Reader<'a>, root: &Table<'a>) -> Limits {
             continue;
         };
         let asked = match slot {
+            Slot::Size(slot) if name == "memory" => set(slot, memory(value), "a size from 1 to \"256MiB\""),
             Slot::Size(slot) => set(slot, sized(value), "a size above 0 such as \"64MiB\""),
             Slot::Time(slot) => set(slot, timed(value), "a duration above 0 such as \"30s\" or \"500ms\""),
             Slot::Count(slot) => set(slot, counted(value), "a whole number from 0 to 4294967295"),
@@ -317,6 +298,11 @@ fn limits<'a>(reader: &mut Reader<'a>, root: &Table<'a>) -> Limits {
         }
     }
     limits
+}
+
+/// A size that a slot of the pool can hold.
+fn memory(value: &DeValue<'_>) -> Option<usize> {
+    sized(value).filter(|bytes| *bytes <= crate::engine::MEMORY_BYTES_CEILING)
 }
 
 fn set<T>(slot: &mut T, value: Option<T>, asked: &'static str) -> Result<(), &'static str> {

@@ -21,11 +21,7 @@ pub(super) struct Table<'a> {
 
 impl<'a> Reader<'a> {
     pub(super) const fn new(file: &'a str, text: &'a str) -> Self {
-        Self {
-            file,
-            text,
-            errors: Vec::new(),
-        }
+        Self { file, text, errors: Vec::new() }
     }
 
     /// Counted from 1.
@@ -35,12 +31,7 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn error(&mut self, line: usize, key: &str, message: impl Into<String>) {
-        self.errors.push(PolicyError {
-            file: self.file.into(),
-            line,
-            key: key.into(),
-            message: message.into(),
-        });
+        self.errors.push(PolicyError { file: self.file.into(), line, key: key.into(), message: message.into() });
     }
 
     pub(super) fn syntax(&mut self, error: &toml::de::Error) {
@@ -57,11 +48,7 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) const fn root(entries: &'a DeTable<'a>) -> Table<'a> {
-        Table {
-            path: String::new(),
-            line: 1,
-            entries,
-        }
+        Table { path: String::new(), line: 1, entries }
     }
 
     /// Reports every key that is not known, or that belongs to a later version.
@@ -80,10 +67,7 @@ impl<'a> Reader<'a> {
 
     /// The value of a key and its line.
     pub(super) fn get(&self, table: &Table<'a>, key: &str) -> Option<(&'a DeValue<'a>, usize)> {
-        let (name, value) = table
-            .entries
-            .iter()
-            .find(|(name, _)| name.get_ref().as_ref() == key)?;
+        let (name, value) = table.entries.iter().find(|(name, _)| name.get_ref().as_ref() == key)?;
         Some((value.get_ref(), self.line(name.span().start)))
     }
 
@@ -98,11 +82,7 @@ impl<'a> Reader<'a> {
         let taken = take(value);
         if taken.is_none() {
             let given = value.type_str();
-            self.error(
-                line,
-                &table.key(key),
-                format!("expected {asked}, got {given}"),
-            );
+            self.error(line, &table.key(key), format!("expected {asked}, got {given}"));
         }
         taken
     }
@@ -118,33 +98,20 @@ impl<'a> Reader<'a> {
     pub(super) fn strings(&mut self, table: &Table<'a>, key: &str) -> Option<Vec<String>> {
         self.typed(table, key, "a list of strings", |value| {
             let items = value.as_array()?.iter();
-            items
-                .map(|item| item.get_ref().as_str().map(str::to_owned))
-                .collect()
+            items.map(|item| item.get_ref().as_str().map(str::to_owned)).collect()
         })
     }
 
     pub(super) fn table(&mut self, table: &Table<'a>, key: &str) -> Option<Table<'a>> {
         let line = self.get(table, key)?.1;
         let entries = self.typed(table, key, "a table", DeValue::as_table)?;
-        Some(Table {
-            path: table.key(key),
-            line,
-            entries,
-        })
+        Some(Table { path: table.key(key), line, entries })
     }
 
     /// The tables in a table, each with its key.
     pub(super) fn tables(&mut self, table: &Table<'a>) -> Vec<(String, Table<'a>)> {
-        let names: Vec<&str> = table
-            .entries
-            .keys()
-            .map(|key| key.get_ref().as_ref())
-            .collect();
-        names
-            .into_iter()
-            .filter_map(|name| Some((name.to_owned(), self.table(table, name)?)))
-            .collect()
+        let names: Vec<&str> = table.entries.keys().map(|key| key.get_ref().as_ref()).collect();
+        names.into_iter().filter_map(|name| Some((name.to_owned(), self.table(table, name)?))).collect()
     }
 
     /// The tables of `[[key]]`.
@@ -152,18 +119,10 @@ impl<'a> Reader<'a> {
         let asked = format!("one or more [[{key}]] tables");
         let found = self.typed(table, key, &asked, |value| {
             let items = value.as_array()?.iter();
-            items
-                .map(|item| Some((item.get_ref().as_table()?, item.span().start)))
-                .collect::<Option<Vec<_>>>()
+            items.map(|item| Some((item.get_ref().as_table()?, item.span().start))).collect::<Option<Vec<_>>>()
         });
         let tables = found.unwrap_or_default().into_iter();
-        tables
-            .map(|(entries, offset)| Table {
-                path: key.to_owned(),
-                line: self.line(offset),
-                entries,
-            })
-            .collect()
+        tables.map(|(entries, offset)| Table { path: key.to_owned(), line: self.line(offset), entries }).collect()
     }
 
     /// The line of a key, or of its table when it is not there.
@@ -181,10 +140,6 @@ impl<'a> Reader<'a> {
 impl Table<'_> {
     /// The key's full name.
     pub(super) fn key(&self, key: &str) -> String {
-        if self.path.is_empty() {
-            key.to_owned()
-        } else {
-            format!("{}.{key}", self.path)
-        }
+        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
     }
 }

@@ -29,6 +29,10 @@ impl Guest for Puppet {
         script.into_iter().map(play).collect()
     }
 
+    fn both(_return_id: String, script: Vec<Step>) -> Result<Vec<String>, String> {
+        script.into_iter().map(play).collect()
+    }
+
     fn peek(_return_id: String, script: Vec<Step>) -> Result<Vec<String>, String> {
         script.into_iter().map(play).collect()
     }

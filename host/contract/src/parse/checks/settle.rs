@@ -14,33 +14,20 @@ impl At<'_> {
             if self.parts.broken.contains(&settle.operation) {
                 return;
             }
-            return self.error(
-                "settle.operation",
-                format!("there is no operation \"{}\"", settle.operation),
-            );
+            return self.error("settle.operation", format!("there is no operation \"{}\"", settle.operation));
         };
         if lookup.effect != EffectClass::None {
-            return self.error(
-                "settle.operation",
-                format!("\"{}\" is no lookup: it has an effect", settle.operation),
-            );
+            return self.error("settle.operation", format!("\"{}\" is no lookup: it has an effect", settle.operation));
         }
         self.settle_with(settle, lookup);
-        let named = settle
-            .must_equal
-            .keys()
-            .map(|name| ("settle.must-equal", name));
+        let named = settle.must_equal.keys().map(|name| ("settle.must-equal", name));
         for (key, name) in named.chain(settle.matching.keys().map(|name| ("settle.match", name))) {
             if op.field(name).is_none() && !self.partial {
-                self.error(
-                    &format!("{key}.{name}"),
-                    format!("this operation has no field \"{name}\""),
-                );
+                self.error(&format!("{key}.{name}"), format!("this operation has no field \"{name}\""));
             }
         }
         if op.reference.is_some() {
-            let shown = settle.reference.is_some()
-                || op.reference.as_ref().and_then(Place::mirrored).is_some();
+            let shown = settle.reference.is_some() || op.reference.as_ref().and_then(Place::mirrored).is_some();
             if !shown {
                 self.error("settle", "where does a candidate show the reference? give settle.reference = \"/pointer\"");
             }
@@ -52,7 +39,12 @@ impl At<'_> {
                 || field.at.as_ref().and_then(Place::mirrored).is_some();
             if !shown {
                 let name = &field.name;
-                self.error("settle", format!("where does a candidate show the key part \"{name}\"? give match = {{ {name} = \"/pointer\" }}"));
+                self.error(
+                    "settle",
+                    format!(
+                        "where does a candidate show the key part \"{name}\"? give match = {{ {name} = \"/pointer\" }}"
+                    ),
+                );
             }
         }
     }
@@ -61,15 +53,10 @@ impl At<'_> {
         let op = self.operation;
         for (theirs, ours) in &settle.with {
             let key = format!("settle.with.{theirs}");
-            let theirs_partial = self
-                .text
-                .is_partial(&format!("operation.{}.fields", lookup.name));
+            let theirs_partial = self.text.is_partial(&format!("operation.{}.fields", lookup.name));
             match lookup.field(theirs) {
                 None if theirs_partial => {}
-                None => self.error(
-                    &key,
-                    format!("\"{}\" has no field \"{theirs}\"", lookup.name),
-                ),
+                None => self.error(&key, format!("\"{}\" has no field \"{theirs}\"", lookup.name)),
                 Some(field) if matches!(field.source, Source::Const(_)) => {
                     self.error(&key, "that field of the lookup is a constant");
                 }

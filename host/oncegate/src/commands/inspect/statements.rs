@@ -1,0 +1,163 @@
+//! The closed table of statements that the guarantee rests on: who makes each, what this contract
+//! says, and what follows when it is false.
+
+use oncegate_contract::{Contract, Dedupe, EffectClass, Operation, Role, Source};
+
+use super::words;
+
+/// One statement of the table.
+pub(super) struct Statement {
+    /// What is stated.
+    pub(super) stated: &'static str,
+    /// `contract` (the author) or `policy` (the operator).
+    pub(super) by: &'static str,
+    /// What happens when it is false.
+    pub(super) if_false: &'static str,
+    /// What is said here: the operation or endpoint, and the words; empty: nothing is.
+    pub(super) said: Vec<(String, String)>,
+}
+
+/// The whole table, in the order of the guarantee.
+pub(super) fn table(contract: &Contract) -> Vec<Statement> {
+    let acting = contract.operations.values().any(acts);
+    let operator = |words: &str| {
+        contract
+            .endpoints
+            .keys()
+            .filter(|_| acting)
+            .map(|name| (format!("endpoint {name}"), words.to_owned()))
+            .collect()
+    };
+    let statement = |stated, by, if_false, said| Statement { stated, by, if_false, said };
+    vec![
+        statement(
+            "an operation with `effect = \"none\"` has none",
+            "contract",
+            "it has its effect each time it is asked for",
+            each(contract, |o| (!acts(o)).then(|| words::request(contract, o))),
+        ),
+        statement(
+            "`no-effect-when` is proof that nothing happened",
+            "contract",
+            "an effect that happened is done again",
+            each(contract, |o| acts(o).then(|| proof(o))),
+        ),
+        statement(
+            "the provider's dedupe: kind, place, window and scope",
+            "contract",
+            "a stored request that is sent again is done twice",
+            each(contract, |o| acts(o).then(|| dedupe(o))),
+        ),
+        statement(
+            "`absent-after` is long enough, and the settle lookup finds every such object with its credential",
+            "contract",
+            "an effect that exists is taken for absent and done again",
+            each(contract, |o| acts(o).then(|| words::settle(o))),
+        ),
+        statement(
+            "each key part is unique and permanent",
+            "contract",
+            "two things share a key and the second is not done, or one has two keys and is done twice",
+            each(contract, |o| acts(o).then(|| key_parts(o))),
+        ),
+        statement(
+            "an account's name always means the same account at the provider",
+            "policy",
+            "the same effect gets another key and is done again",
+            operator("policy: [endpoint] account"),
+        ),
+        statement(
+            "`egress = \"direct\"`: no relay sends what this host did not hand over",
+            "policy",
+            "a request counted as not sent is sent later, after it was done again",
+            operator("policy: [endpoint] egress; relayed unless it says so"),
+        ),
+        statement(
+            "nobody else uses this credential",
+            "policy",
+            "somebody else does the same without this ledger",
+            credentials(contract, acting),
+        ),
+        statement(
+            "a restored ledger was rightly trusted",
+            "policy",
+            "effects that the lost part knew are done again",
+            if acting {
+                vec![("ledger".to_owned(), "an operator's recorded decision, only after a restore".to_owned())]
+            } else {
+                Vec::new()
+            },
+        ),
+    ]
+}
+
+fn acts(operation: &Operation) -> bool {
+    operation.effect == EffectClass::Keyed
+}
+
+fn each(contract: &Contract, said: impl Fn(&Operation) -> Option<String>) -> Vec<(String, String)> {
+    contract.operations.values().filter_map(|operation| Some((operation.name.clone(), said(operation)?))).collect()
+}
+
+/// What the contract takes as proof that nothing happened.
+fn proof(operation: &Operation) -> String {
+    if operation.no_effect_when.is_empty() {
+        return "no answer is proof that nothing happened".to_owned();
+    }
+    words::conditions(&operation.no_effect_when)
+}
+
+fn dedupe(operation: &Operation) -> String {
+    let again = match (operation.provider.dedupe, operation.provider.window) {
+        (Dedupe::KeyAndBody, Some(_)) => "; a lost request may be sent again within that window",
+        _ => "; a lost request is never sent again",
+    };
+    format!("{}{again}", words::dedupe(operation))
+}
+
+fn key_parts(operation: &Operation) -> String {
+    let part = |name: &str, source: &Source| format!("{name} ({})", words::source(source));
+    let mut parts: Vec<String> =
+        words::of_role(operation, Role::Key).map(|field| part(&field.name, &field.source)).collect();
+    if let Some(scope) = operation.repeat {
+        parts.push(format!("sequence (from the orchestrator, counted within one {})", scope.as_str()));
+    }
+    parts.join(", ")
+}
+
+fn credentials(contract: &Contract, acting: bool) -> Vec<(String, String)> {
+    let named = contract
+        .endpoints
+        .iter()
+        .filter(|_| acting)
+        .filter_map(|(name, endpoint)| Some((name, endpoint.credential.as_ref()?)));
+    named.map(|(name, credential)| (format!("endpoint {name}"), format!("credential {credential}"))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_closed_and_says_who_states_what() {
+        let contract = Contract::undeclared("a");
+        let table = table(&contract);
+        assert_eq!(table.iter().map(|statement| statement.by).collect::<Vec<_>>()[4..6], ["contract", "policy"]);
+        assert_eq!(table.len(), 9);
+        assert!(table.iter().all(|statement| statement.said.is_empty()));
+    }
+
+    #[test]
+    fn a_lost_request_is_sent_again_only_on_a_statement_about_key_and_body() {
+        let text = "[component]\nname = \"a\"\neffect = \"keyed\"\n[endpoint.e]\nurl = \"https://e.example\"\n\
+            [tool.t]\noperations = [\"o\"]\n[operation.o]\neffect = \"keyed\"\naction = \"x\"\nrequest = \"POST e:/x\"\nbody = \"json\"\n\
+            receipt = \"/id\"\nfields = [ { name = \"k\", at = \"json:/k\", role = \"key\", from = \"argument:/k\" } ]\n";
+        let terms = "[operation.o.provider]\ndedupe = \"key-and-body\"\ndedupe-at = \"header:Idempotency-Key\"\ndedupe-window = \"24h\"\n";
+        let said = |text: &str| {
+            let contract = Contract::parse("c.toml", text).unwrap_or_else(|errors| panic!("{errors}"));
+            table(&contract)[2].said[0].1.clone()
+        };
+        assert!(said(text).ends_with("a lost request is never sent again"));
+        assert!(said(&format!("{text}{terms}")).ends_with("a lost request may be sent again within that window"));
+    }
+}
