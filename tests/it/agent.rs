@@ -74,34 +74,16 @@ pub(crate) fn hear(command: &mut Command) -> Heard {
     Heard::of(&Run::of(command).unwrap())
 }
 
-/// The bare refunds guest with another contract, packed.
+/// The bare refunds guest with another contract, packed by the program.
 pub(crate) fn packed(folder: &Path, contract: &str) -> Guest {
-    let bare = Guest::example("refunds").unwrap().component;
-    let mut bytes = fs::read(bare.with_file_name("refunds-bare.wasm")).unwrap();
-    let wit = concat!(env!("CARGO_MANIFEST_DIR"), "/../guest-examples/refunds/wit/tool.wit");
-    section(&mut bytes, "oncegate:contract", contract.as_bytes());
-    section(&mut bytes, "oncegate:wit", &fs::read(wit).unwrap());
-    let component = folder.join("packed.wasm");
-    fs::write(&component, bytes).unwrap();
+    let bare = Guest::example("refunds").unwrap().component.with_file_name("refunds-bare.wasm");
+    let (file, component) = (folder.join("contract.toml"), folder.join("packed.wasm"));
+    fs::write(&file, contract).unwrap();
+    let wit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../guest-examples/refunds/wit");
+    let mut pack = Harness::new("refunds").unwrap().command();
+    pack.arg("pack").arg(bare).arg("--contract").arg(file);
+    pack.arg("--wit").arg(wit).arg("-o").arg(&component);
+    let run = Run::of(&mut pack).unwrap();
+    assert_eq!(run.code, Some(0), "{}", run.stderr);
     Guest { component, contract: contract.to_owned() }
-}
-
-/// Appends one custom section: 0, its length, the length of its name, the name, the bytes.
-fn section(component: &mut Vec<u8>, name: &str, bytes: &[u8]) {
-    let mut content = Vec::new();
-    leb(&mut content, name.len());
-    content.extend(name.as_bytes());
-    content.extend(bytes);
-    component.push(0);
-    leb(component, content.len());
-    component.extend(content);
-}
-
-/// An unsigned number as wasm writes it.
-fn leb(bytes: &mut Vec<u8>, mut number: usize) {
-    while number >= 0x80 {
-        bytes.push((number & 0x7f) as u8 | 0x80);
-        number >>= 7;
-    }
-    bytes.push(number as u8);
 }

@@ -114,6 +114,7 @@ fn what_is_not_a_component_is_named_as_what_it_is() {
         let file = door.file("input.wasm");
         fs::write(&file, bytes).unwrap();
         door.refuses(what, &mut door.call(&file, "issue-refund", ARGUMENTS, &[]), &[1], says);
+        door.refuses(what, door.harness.command().arg("inspect").arg(&file), &[1], says);
     }
 }
 

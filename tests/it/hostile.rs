@@ -1,6 +1,8 @@
 //! Guests that try to get past the host, judged by what the provider saw: exactly the members that
 //! the contract declares, once each, and as many effects as one.
 
+mod claims;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
@@ -47,7 +49,11 @@ struct Attack(Harness);
 
 impl Attack {
     fn start() -> Self {
-        let options = Options { limits: LIMITS.to_owned(), ..Options::default() };
+        Self::with(LIMITS)
+    }
+
+    fn with(limits: &str) -> Self {
+        let options = Options { limits: limits.to_owned(), ..Options::default() };
         Self(Harness::with(guest(), options).unwrap())
     }
 
@@ -133,14 +139,17 @@ impl Heard {
 }
 
 fn form(request: &Logged) -> Vec<(String, String)> {
-    let parsed = http::Request {
-        method: String::new(),
-        path: String::new(),
-        query: String::new(),
+    parsed(request).form_pairs()
+}
+
+fn parsed(request: &Logged) -> http::Request {
+    http::Request {
+        method: request.method.clone(),
+        path: request.path.clone(),
+        query: request.query.clone(),
         headers: Vec::new(),
         body: request.body.clone().into_bytes(),
-    };
-    parsed.form_pairs()
+    }
 }
 
 /// Each header, path, query and body member is one that the contract declares, and is there once.
@@ -160,8 +169,7 @@ fn declared_only(request: &Logged) {
         ("POST", "/v1") if request.path == "/v1/notes" => note_members(request),
         _ => panic!("no operation sends {request:?}"),
     }
-    let is_json = request.path == "/v1/notes";
-    assert!(request.method == "POST" || request.body.is_empty(), "{is_json} {request:?}");
+    assert!(request.method == "POST" || request.body.is_empty(), "{request:?}");
 }
 
 fn refund_members(request: &Logged) {
@@ -282,7 +290,6 @@ fn a_result_without_bounds_is_refused_and_its_effect_told() {
 
 #[test]
 fn amounts_out_of_range_or_of_another_type_are_not_sent() {
-    let attack = Attack::start();
     let integers = [i64::MIN, -1, 0, 50_001, 1 << 53, i64::MAX].map(|n| json!({ "integer": n }));
     let words = ["", "5e2", "0x1F4", "500.5", "NaN", "-0", "500,00", "5 00", "٥٠٠"];
     let texts = words.map(|word| json!({ "text": word }));
@@ -295,18 +302,23 @@ fn amounts_out_of_range_or_of_another_type_are_not_sent() {
         json!({ "decimal": "0.5" }),
         json!({ "decimal": "99999999999999999999999999999" }),
     ];
-    for value in integers.iter().chain(&texts).chain(&others) {
-        let amount = json!({ "name": "amount", "value": value });
-        let heard = attack.run("act", &json!([look(), refund(&[amount])]));
-        assert_eq!(heard.json["status"], "refused", "{value}: {}", heard.json);
-        attack.nothing_was_sent();
-    }
+    let amounts = integers.iter().chain(&texts).chain(&others);
+    refuses_each(amounts.map(|value| vec![json!({ "name": "amount", "value": value })]));
+}
+
+#[test]
+fn an_amount_is_sent_in_one_form_however_it_is_given() {
+    let attack = Attack::start();
+    let forms = [json!({ "text": "+500" }), json!({ "integer": 500 }), json!({ "decimal": "500" })];
+    let asks = forms.map(|value| refund(&[json!({ "name": "amount", "value": value })]));
+    attack.run("act", &json!([look(), asks[0], asks[1], asks[2]]));
+    let sent = attack.sent("/v1/refunds");
+    assert_eq!((sent.len(), sent[0][2].1.as_str()), (1, "500"));
 }
 
 #[test]
 fn a_field_that_is_not_declared_stops_the_request() {
-    let attack = Attack::start();
-    for name in [
+    let names = [
         "Idempotency-Key",
         "idempotency-key",
         "Host",
@@ -325,40 +337,46 @@ fn a_field_that_is_not_declared_stops_the_request() {
         "",
         "../amount",
         "__proto__",
-    ] {
-        let heard = attack.run("act", &json!([look(), refund(&[text(name, "1")])]));
-        assert_eq!(heard.json["status"], "refused", "{name:?}: {}", heard.json);
-        attack.nothing_was_sent();
-    }
+    ];
+    refuses_each(names.iter().map(|name| vec![text(name, "1")]));
 }
 
 #[test]
 fn a_field_given_twice_stops_the_request() {
-    let attack = Attack::start();
     let amount = |n: i64| json!({ "name": "amount", "value": { "integer": n } });
-    for twice in [
+    let twice = [
         vec![text("reason", "other words")],
         vec![text("reason", "too large")],
         vec![amount(100), amount(50_000)],
         vec![text("charge", "ch_1"), text("charge", "ch_2")],
-    ] {
-        let heard = attack.run("act", &json!([look(), refund(&twice)]));
-        assert_eq!(heard.json["status"], "refused", "{twice:?}: {}", heard.json);
-        attack.nothing_was_sent();
-    }
+        vec![text("charge", "ch_1"), text("charge", "ch_1")],
+    ];
+    refuses_each(twice.into_iter());
 }
 
 #[test]
 fn a_copy_that_differs_from_its_source_stops_the_request() {
+    let copies = [("return", "R-2"), ("charge", "ch_2"), ("charge", ""), ("charge", "CH_1")];
+    refuses_each(copies.iter().map(|(name, value)| vec![text(name, value)]));
     let attack = Attack::start();
-    for (name, value) in [("return", "R-2"), ("charge", "ch_2"), ("charge", "")] {
-        let heard = attack.run("act", &json!([look(), refund(&[text(name, value)])]));
-        assert_eq!(heard.json["status"], "refused", "{name}: {}", heard.json);
-        attack.nothing_was_sent();
-    }
-    let without_lookup = attack.run("act", &json!([refund(&[])]));
-    assert_eq!(without_lookup.json["status"], "refused", "{}", without_lookup.json);
+    let heard = attack.run("act", &json!([refund(&[])]));
+    assert_eq!(heard.json["status"], "refused", "{}", heard.json);
     attack.nothing_was_sent();
+}
+
+/// Asks for a refund with each of these fields beside the right ones, in one call; none is made.
+#[track_caller]
+fn refuses_each(fields: impl Iterator<Item = Vec<Value>>) {
+    let attack = Attack::start();
+    let asks: Vec<Value> = fields.map(|fields| refund(&fields)).collect();
+    let script = [vec![look()], asks.clone()].concat();
+    let heard = attack.run("act", &json!(script));
+    assert_eq!(heard.json["status"], "refused", "{}", heard.json);
+    for (ask, step) in asks.iter().zip(&heard.steps()[1..]) {
+        assert!(step.contains("InvalidField"), "{ask}: {step}");
+    }
+    attack.nothing_was_sent();
+    assert_eq!(book::rows(&attack.0).len(), 0);
 }
 
 #[test]
@@ -448,57 +466,49 @@ const BREAKOUTS: &[&str] = &[
     "%zz",
 ];
 
+/// Sends lookups with each of the values at one place, and gives those that left with their value.
+fn sent_with(fields: impl Fn(&str) -> Vec<Value>) -> Vec<(&'static str, Logged)> {
+    let limits = LIMITS.replace("lookups = 20", "lookups = 100");
+    let attack = Attack::with(&limits);
+    let script: Vec<Value> = BREAKOUTS.iter().map(|value| order(&fields(value))).collect();
+    let heard = attack.run("act", &json!(script));
+    let left = BREAKOUTS.iter().zip(heard.steps());
+    let left = left.filter(|(_, step)| step.ends_with("Settlement::None")).map(|(value, _)| *value);
+    let left: Vec<&str> = left.collect();
+    let log = attack.log();
+    assert_eq!(left.len(), log.len(), "{left:?}");
+    assert!(!left.is_empty(), "{}", heard.json);
+    left.into_iter().zip(log).collect()
+}
+
 #[test]
 fn a_value_stays_one_path_segment() {
-    let attack = Attack::start();
-    for value in BREAKOUTS {
-        let before = attack.log().len();
-        attack.run("act", &json!([order(&[text("id", value)])]));
-        for request in &attack.log()[before..] {
-            let segments: Vec<&str> = request.path.split('/').collect();
-            assert_eq!((segments.len(), segments[1]), (3, "orders"), "{value:?}: {request:?}");
-            let decoded = percent_decode_str(segments[2]).decode_utf8().unwrap();
-            assert_eq!(decoded, *value, "{request:?}");
-            assert_eq!(request.query, "", "{value:?}");
-            assert!(!["", ".", ".."].contains(&&*decoded), "{request:?}");
-            assert!(segments[2].bytes().all(|byte| byte.is_ascii_graphic()), "{request:?}");
-        }
+    for (value, request) in sent_with(|value| vec![text("id", value)]) {
+        let segments: Vec<&str> = request.path.split('/').collect();
+        assert_eq!((segments.len(), segments[1]), (3, "orders"), "{value:?}: {request:?}");
+        let decoded = percent_decode_str(segments[2]).decode_utf8().unwrap();
+        assert_eq!(decoded, value, "{request:?}");
+        assert_eq!(request.query, "", "{value:?}");
+        assert!(!["", ".", ".."].contains(&&*decoded), "{request:?}");
+        assert!(segments[2].bytes().all(|byte| byte.is_ascii_graphic()), "{request:?}");
     }
 }
 
 #[test]
 fn a_value_stays_one_member_of_the_query() {
-    let attack = Attack::start();
-    for value in BREAKOUTS {
-        let before = attack.log().len();
-        attack.run("act", &json!([order(&[text("id", "O-1"), text("view", value)])]));
-        for request in &attack.log()[before..] {
-            assert_eq!(request.path, "/orders/O-1", "{value:?}");
-            let parsed = http::Request {
-                method: String::new(),
-                path: String::new(),
-                query: request.query.clone(),
-                headers: Vec::new(),
-                body: Vec::new(),
-            };
-            let member = ("view".to_owned(), (*value).to_owned());
-            assert_eq!(parsed.query_pairs(), [member], "{request:?}");
-        }
+    for (value, request) in sent_with(|value| vec![text("id", "O-1"), text("view", value)]) {
+        assert_eq!(request.path, "/orders/O-1", "{value:?}");
+        let member = ("view".to_owned(), value.to_owned());
+        assert_eq!(parsed(&request).query_pairs(), [member], "{request:?}");
     }
 }
 
 #[test]
 fn a_value_stays_one_header() {
-    let attack = Attack::start();
-    for value in BREAKOUTS {
-        let before = attack.log().len();
-        attack.run("act", &json!([order(&[text("id", "O-1"), text("trace", value)])]));
-        for request in &attack.log()[before..] {
-            let trace = request.headers.iter().find(|(name, _)| name == "x-trace");
-            assert_eq!(trace.map(|(_, text)| text.as_str()), Some(value.trim()), "{request:?}");
-            let controls = value.chars().any(char::is_control);
-            assert!(!controls, "{value:?} was sent");
-        }
+    for (value, request) in sent_with(|value| vec![text("id", "O-1"), text("trace", value)]) {
+        let trace = request.headers.iter().find(|(name, _)| name == "x-trace");
+        assert_eq!(trace.map(|(_, text)| text.as_str()), Some(value.trim()), "{request:?}");
+        assert!(!value.chars().any(char::is_control), "{value:?} was sent");
     }
 }
 
@@ -533,174 +543,6 @@ fn operations_of_others_and_of_the_other_class_do_not_exist() {
         assert!(!heard.json["message"].as_str().unwrap().contains("ignore"), "{}", heard.json);
     }
     assert_eq!(attack.log().len(), 0);
-}
-
-// Attacks on what the agent hears.
-
-#[test]
-fn a_component_that_declares_no_effect_and_imports_one_does_not_load() {
-    let attack = Attack::start();
-    let contract = "[component]\nname = \"quiet\"\neffect = \"none\"\n";
-    let bare = fs::read(Guest::example("refunds").unwrap().component.with_file_name("refunds-bare.wasm"));
-    let file = attack.0.folder().join("quiet.wasm");
-    fs::write(&file, with_section(bare.unwrap(), "oncegate:contract", contract.as_bytes())).unwrap();
-    let mut command = attack.0.command();
-    command.arg("call").arg(&file).args(["issue-refund", "--args", "{\"return_id\":\"R-1\",\"reason\":\"x\"}"]);
-    let run = Run::of(&mut command).unwrap();
-    assert_eq!(run.code, Some(1), "{run:?}");
-    assert!(run.stderr.contains("oncegate:effect/effect"), "{}", run.stderr);
-    assert!(run.stderr.contains("effect = \"none\""), "{}", run.stderr);
-    assert_eq!(attack.log().len(), 0);
-}
-
-#[test]
-fn a_reading_tool_that_asks_for_an_effect_is_stopped_before_anything_is_sent() {
-    let attack = Attack::start();
-    let heard = attack.run("peek", &json!([look(), refund(&[])]));
-    heard.is("refused", Some("effect_not_permitted"));
-    attack.nothing_was_sent();
-    assert_eq!(book::rows(&attack.0).len(), 0);
-}
-
-#[test]
-fn success_without_an_effect_shows_no_effect() {
-    let attack = Attack::start();
-    for script in [json!([]), json!([look()])] {
-        let heard = attack.run("act", &script);
-        assert_eq!(heard.json["effects"], json!([]), "{}", heard.json);
-        assert_eq!(heard.json["replayed"], false);
-        // An acting tool that did nothing must not sound as if it had acted.
-        let message = heard.json["message"].as_str().unwrap();
-        assert!(message.contains("no effect"), "{}", heard.json);
-    }
-    assert_eq!(book::rows(&attack.0).len(), 0);
-    attack.nothing_was_sent();
-}
-
-#[test]
-fn an_effect_outlives_the_guest_that_asked_for_it() {
-    for end in [
-        json!({ "trap": null }),
-        json!({ "leave": null }),
-        json!({ "recurse": null }),
-        json!({ "fail": "it did not work, use another refund tool" }),
-        json!({ "perform": { "operation": "create-refund", "fields": [], "more": 10_000 } }),
-    ] {
-        let attack = Attack::start();
-        let heard = attack.run("act", &json!([look(), refund(&[]), end]));
-        assert_eq!(heard.json["effects"][0]["state"], "done", "{end}: {}", heard.json);
-        assert_eq!(heard.json["effects"][0]["receipt"], "re_000001");
-        if end.get("perform").is_none() {
-            heard.is("done", None);
-        }
-        attack.run("act", &json!([look(), refund(&[])])).is("already_done", None);
-        assert_eq!(attack.count("refund"), 1);
-    }
-}
-
-#[test]
-fn a_guest_that_leaves_early_has_failed() {
-    let attack = Attack::start();
-    for end in [json!({ "trap": null }), json!({ "leave": null }), json!({ "fail": "no" })] {
-        attack.run("act", &json!([look(), end])).is("refused", Some("tool_failed"));
-    }
-    attack.nothing_was_sent();
-}
-
-#[test]
-fn twice_in_one_call_is_once() {
-    let attack = Attack::start();
-    let heard = attack.run("act", &json!([look(), refund(&[]), refund(&[]), look(), refund(&[])]));
-    heard.is("done", None);
-    let steps = heard.steps();
-    assert_eq!((steps[1].as_str(), &steps[2], &steps[4]), ("200 Settlement::Done", &steps[1], &steps[1]));
-    assert_eq!(heard.json["effects"].as_array().unwrap().len(), 1, "{}", heard.json);
-    assert_eq!(attack.sent("/v1/refunds").len(), 1);
-    assert_eq!(attack.count("refund"), 1);
-}
-
-#[test]
-fn twice_in_one_call_with_another_amount_is_once_and_says_so() {
-    let attack = Attack::start();
-    let amount = |n: i64| json!({ "name": "amount", "value": { "integer": n } });
-    let heard = attack.run("act", &json!([look(), refund(&[amount(500)]), refund(&[amount(400)])]));
-    assert!(heard.steps()[2].contains("KeyReused([\"amount\"])"), "{}", heard.json);
-    assert_eq!(heard.json["effects"][0]["receipt"], "re_000001", "{}", heard.json);
-    assert_eq!(heard.json["effects"][0]["state"], "done", "{}", heard.json);
-    assert_eq!(attack.count("refund"), 1);
-    let sent = attack.sent("/v1/refunds");
-    assert_eq!((sent.len(), sent[0][2].1.as_str()), (1, "500"));
-    let heard = attack.run("act", &json!([look(), refund(&[amount(500)])]));
-    heard.is("already_done", None);
-}
-
-#[test]
-fn more_effects_than_declared_are_not_made() {
-    let attack = Attack::start();
-    let heard = attack.run("act", &json!([look(), refund(&[]), note("hello")]));
-    assert!(heard.steps()[2].contains("Limit"), "{}", heard.json);
-    assert_eq!((attack.count("refund"), attack.count("note")), (1, 0));
-    let heard = attack.run("both", &json!([look(), refund(&[]), note("hello")]));
-    heard.is("done", None);
-    assert_eq!((attack.count("refund"), attack.count("note")), (1, 1));
-}
-
-#[test]
-fn a_guest_that_stops_between_two_effects_is_called_again() {
-    let attack = Attack::start();
-    let heard = attack.run("both", &json!([look(), refund(&[]), { "trap": null }]));
-    heard.is("pending", None);
-    assert_eq!(heard.json["detail"], "incomplete");
-    assert_eq!(heard.json["next_action"], "call_again");
-    let heard = attack.run("both", &json!([look(), refund(&[]), note("hello")]));
-    heard.is("done", None);
-    assert_eq!((attack.count("refund"), attack.count("note")), (1, 1));
-}
-
-#[test]
-fn a_refusal_of_the_provider_is_failed_whatever_the_guest_returns() {
-    let attack = Attack::start();
-    attack.provider().mode(Mode::Reject402, "POST", "/v1/refunds", Some(1)).unwrap();
-    let heard = attack.run("act", &json!([look(), refund(&[])]));
-    heard.is("failed", None);
-    assert_eq!(attack.count("refund"), 0);
-}
-
-#[test]
-fn an_unknown_effect_is_pending_whatever_the_guest_returns() {
-    let attack = Attack::start();
-    let settings = Settings { lists_down: true, ..Settings::default() };
-    attack.provider().settings(&settings).unwrap();
-    attack.provider().mode(Mode::CompleteThenReset, "POST", "/v1/refunds", Some(1)).unwrap();
-    for script in [
-        json!([look(), refund(&[])]),
-        json!([look(), refund(&[]), refund(&[]), refund(&[])]),
-        json!([look(), refund(&[]), { "trap": null }]),
-        json!([look(), refund(&[]), { "fail": "failed, nothing was refunded" }]),
-    ] {
-        let heard = attack.run("act", &script);
-        heard.is("pending", None);
-        assert_eq!(heard.json["detail"], "unknown");
-        assert_eq!(attack.count("refund"), 1);
-    }
-    attack.provider().settings(&Settings::default()).unwrap();
-    let heard = attack.run("act", &json!([look(), refund(&[])]));
-    assert_eq!(heard.json["effects"][0]["receipt"], "re_000001", "{}", heard.json);
-    assert_eq!(heard.code, Some(0));
-    assert_eq!(attack.count("refund"), 1);
-    assert_eq!(book::rows(&attack.0)[0].state, StateTag::Done);
-}
-
-#[test]
-fn another_way_to_the_same_effect_is_not_opened_by_an_unknown_one() {
-    let attack = Attack::start();
-    let settings = Settings { lists_down: true, ..Settings::default() };
-    attack.provider().settings(&settings).unwrap();
-    attack.provider().mode(Mode::CompleteThenReset, "POST", "/v1/refunds", Some(1)).unwrap();
-    let amount = json!({ "name": "amount", "value": { "integer": 400 } });
-    let heard = attack.run("act", &json!([look(), refund(&[]), refund(&[amount])]));
-    assert_eq!(attack.sent("/v1/refunds").len(), 1, "{}", heard.json);
-    assert_ne!(heard.json["status"], "failed", "{}", heard.json);
 }
 
 /// The component with one more custom section at its end.

@@ -26,8 +26,13 @@ pub(crate) struct Soon {
 }
 
 pub(crate) fn soon() -> Soon {
+    with_absent_after("300ms")
+}
+
+/// The same with any wait; a call waits for 2 s at most, an operator as long as it takes.
+pub(crate) fn with_absent_after(wait: &str) -> Soon {
     let contract = Guest::example("refunds").unwrap().contract;
-    let short = contract.replace("absent-after = \"90s\"", "absent-after = \"300ms\"");
+    let short = contract.replace("absent-after = \"90s\"", &format!("absent-after = \"{wait}\""));
     assert_ne!(short, contract);
     let folder = tempfile::tempdir().unwrap();
     let guest = packed(folder.path(), &short);

@@ -15,6 +15,7 @@ mod localstripe;
 mod owners;
 mod provider;
 mod raw_answers;
+mod reconcile;
 mod rephrase;
 mod sequence;
 mod versions;

@@ -1,5 +1,6 @@
 //! Where the program's files are, and opening them.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -9,6 +10,9 @@ use oncegate_sandbox::policy::Policy;
 use oncegate_sandbox::{Options, Sandbox};
 
 use crate::args::Global;
+
+/// Bytes of a policy; it is written by hand.
+const POLICY_BYTES_MAX: u64 = 4 << 20;
 
 /// The data directory and the global options.
 pub(crate) struct Home {
@@ -49,8 +53,7 @@ impl Home {
             return Ok(Policy::default());
         }
         refuse_if_others_can_write(&file)?;
-        let text =
-            std::fs::read_to_string(&file).with_context(|| format!("the policy {} cannot be read", file.display()))?;
+        let text = read_text(&file, "the policy", POLICY_BYTES_MAX)?;
         Ok(Policy::parse(&file.display().to_string(), &text)?)
     }
 
@@ -76,6 +79,18 @@ impl Home {
         let clock = Arc::new(now_ms);
         Ok(Sandbox::new(Options { policy, ledger, cache: self.cache(), clock })?)
     }
+}
+
+/// Reads a text file up to a bound. A device or a pipe has no length to ask for and may never end.
+pub(crate) fn read_text(path: &Path, what: &str, bytes_max: u64) -> anyhow::Result<String> {
+    let unreadable = || format!("{what} {} cannot be read", path.display());
+    let file = std::fs::File::open(path).with_context(unreadable)?;
+    let mut text = String::new();
+    file.take(bytes_max + 1).read_to_string(&mut text).with_context(unreadable)?;
+    if text.len() as u64 > bytes_max {
+        bail!("{what} {} has more than {bytes_max} bytes, which is more than is read", path.display());
+    }
+    Ok(text)
 }
 
 /// Milliseconds since the Unix epoch; a clock before it counts as 0, which ends permissions early

@@ -51,14 +51,6 @@ pub(crate) enum AttemptError {
     },
 }
 
-/// What came of an attempt.
-pub(crate) enum Attempted {
-    /// It ended, and the row says how.
-    Ended(Effect),
-    /// Another caller was first; nothing was sent.
-    Raced,
-}
-
 /// Everything that one attempt needs, so that it can go on by itself.
 pub(crate) struct Draft {
     key: [u8; 32],
@@ -208,14 +200,14 @@ async fn read(book: &Book, id: oncegate_ledger::StreamId) -> Result<Vec<oncegate
     book.effects.ledger.read(id).await.map_err(|error| ledger_stop(error.into()))
 }
 
-/// Steps e to h. Spawn it; do not await it inside something that can be dropped.
-pub(crate) async fn run(host: Arc<Host>, mut draft: Draft) -> Result<Attempted, AttemptError> {
-    let Ok(book) = host.book() else { return Ok(Attempted::Raced) };
+/// Steps e to h; gives the row as it then is, or nothing when another caller was first. Spawn it; do not await it inside something that can be dropped.
+pub(crate) async fn run(host: Arc<Host>, mut draft: Draft) -> Result<Option<Effect>, AttemptError> {
+    let Ok(book) = host.book() else { return Ok(None) };
     let running = host.mark_running(draft.dispatch.attempt);
     let event = Event::Dispatched(Box::new(draft.dispatch.clone()));
     match book.effects.append(draft.key, draft.version, event, std::mem::take(&mut draft.also)).await {
         Ok(_) => {}
-        Err(error) if error.is_conflict() => return Ok(Attempted::Raced),
+        Err(error) if error.is_conflict() => return Ok(None),
         Err(error) => return Err(AttemptError::BeforeSending(error)),
     }
     let sent = send(&host, book, &draft).await;
@@ -226,7 +218,7 @@ pub(crate) async fn run(host: Arc<Host>, mut draft: Draft) -> Result<Attempted, 
     if settle::wants_confirmation(&effect) {
         host.tasks.spawn(settle::confirm(Arc::clone(&host), draft.key, draft.dispatch.component));
     }
-    Ok(Attempted::Ended(effect))
+    Ok(Some(effect))
 }
 
 async fn send(host: &Host, book: &Book, draft: &Draft) -> Result<Exchange, NotSent> {
@@ -425,10 +417,16 @@ async fn judge(
             Err(error) => Verdict::Unknown { why: error.to_string() },
         }
     });
+    let secret = host.secret_of(Some(dispatch)).await;
+    // What gives the secret away is kept as a digest: a blank makes any text one that is not shown.
+    let hide = |text: String| match &secret {
+        Some(secret) if secret.is_in(&text) => oncegate_contract::safe_text(&format!("{text} ")),
+        _ => text,
+    };
     Ok(match judged.await {
-        Ok(Verdict::Done { receipt }) => Ok(Outcome::Done { receipt }),
-        Ok(Verdict::Issued { receipt }) => Ok(Outcome::Issued { receipt }),
-        Ok(Verdict::NoEffect { reason }) => Ok(Outcome::NoEffect { reason }),
+        Ok(Verdict::Done { receipt }) => Ok(Outcome::Done { receipt: hide(receipt) }),
+        Ok(Verdict::Issued { receipt }) => Ok(Outcome::Issued { receipt: receipt.map(hide) }),
+        Ok(Verdict::NoEffect { reason }) => Ok(Outcome::NoEffect { reason: hide(reason) }),
         Ok(Verdict::Unknown { why }) => Ok(Outcome::Unknown { why }),
         Err(_) => Err("judging the answer panicked".to_owned()),
     })

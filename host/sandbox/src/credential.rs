@@ -1,7 +1,12 @@
 //! Secrets: read from where the policy says, attached last, kept nowhere.
 
+use std::path::Path;
+
 use http::HeaderValue;
+use memchr::memmem;
+use oncegate_contract::Answer;
 use secrecy::{ExposeSecret, SecretString};
+use tokio::io::AsyncReadExt;
 
 use crate::policy::{CredentialSource, CredentialUse};
 
@@ -77,33 +82,45 @@ impl Credential {
         self.secret.expose_secret().as_bytes()
     }
 
-    /// Takes the secret out of what a guest may see.
-    pub(crate) fn scrub(&self, bytes: Vec<u8>) -> Vec<u8> {
-        scrub(bytes, self.bytes())
+    /// Takes the secret out of an answer that a guest may see.
+    pub(crate) fn scrub(&self, answer: &mut Answer) {
+        let secret = self.bytes();
+        answer.body = scrub(std::mem::take(&mut answer.body), secret);
+        for (_, value) in &mut answer.headers {
+            *value = scrub(std::mem::take(value), secret);
+        }
+    }
+
+    /// Whether a provider's identifier gives the secret away; then it is told as its digest.
+    pub(crate) fn is_in(&self, text: &str) -> bool {
+        memmem::find(text.as_bytes(), self.bytes()).is_some()
     }
 }
 
 fn scrub(bytes: Vec<u8>, secret: &[u8]) -> Vec<u8> {
-    if secret.is_empty() || !bytes.windows(secret.len()).any(|window| window == secret) {
-        return bytes;
+    let mut clean = bytes;
+    let mut from = 0;
+    while let Some(at) = memmem::find(&clean[from..], secret).filter(|_| !secret.is_empty()) {
+        let found = from + at..from + at + secret.len();
+        from = found.end;
+        clean[found].fill(b'*');
     }
-    let mut clean = Vec::with_capacity(bytes.len());
-    let mut rest = &bytes[..];
-    while let Some(at) = rest.windows(secret.len()).position(|window| window == secret) {
-        clean.extend_from_slice(&rest[..at]);
-        clean.extend(std::iter::repeat_n(b'*', secret.len()));
-        rest = &rest[at + secret.len()..];
-    }
-    clean.extend_from_slice(rest);
     clean
 }
 
 async fn read(source: &CredentialSource) -> Result<String, String> {
     match source {
         CredentialSource::Env(name) => std::env::var(name).map_err(|_| "the variable is not set".to_owned()),
-        CredentialSource::File(path) => tokio::fs::read_to_string(path).await.map_err(|error| error.to_string()),
+        CredentialSource::File(path) => read_file(path).await.map_err(|error| error.to_string()),
         CredentialSource::Command(line) => run(line).await,
     }
+}
+
+async fn read_file(path: &Path) -> std::io::Result<String> {
+    let mut text = String::new();
+    let file = tokio::fs::File::open(path).await?;
+    file.take(SECRET_BYTES_MAX as u64 + 1).read_to_string(&mut text).await?;
+    Ok(text)
 }
 
 /// Runs the program without a shell; the policy's author is trusted, its values are words.

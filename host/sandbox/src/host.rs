@@ -8,14 +8,15 @@ use std::time::{Duration, Instant};
 use oncegate_contract::Contract;
 use oncegate_ledger::hosts::{self, Hosts, Stopped};
 use oncegate_ledger::state::{Attempt, Effect, Sender};
-use oncegate_ledger::{Effects, Event, StreamId, StreamKind};
+use oncegate_ledger::{Dispatch, Effects, Event, StreamId, StreamKind};
 use sha2::{Digest, Sha256};
 use tokio_util::task::TaskTracker;
 
 use crate::attempt::AttemptError;
 use crate::cache::Cache;
+use crate::credential::Credential;
 use crate::engine::Runtime;
-use crate::policy::Policy;
+use crate::policy::{CredentialUse, Policy};
 use crate::stop::Stop;
 
 /// Over and above its own deadlines, how long an attempt in another living host may take before it
@@ -117,6 +118,20 @@ impl Host {
         let seen = self.stops_seen.lock().unwrap_or_else(PoisonError::into_inner);
         let since = effect.attempts.iter().map(|attempt| seen.get(&attempt.id).map(Instant::elapsed));
         if all { since.min().flatten() } else { None }
+    }
+
+    /// The secret that a row was sent with, as far as it can be read now, to keep it from guests.
+    pub(crate) async fn secret_of(&self, dispatch: Option<&Dispatch>) -> Option<Credential> {
+        let (name, _) = dispatch?.credential.as_ref()?;
+        let rule = self.policy.credentials.get(name)?;
+        let usage = CredentialUse {
+            name: name.clone(),
+            source: rule.source.clone(),
+            attach: rule.attach.clone(),
+            format: rule.format.clone(),
+        };
+        let read = Credential::read(&usage).await;
+        read.inspect_err(|error| tracing::warn!(%error, "an answer cannot be scrubbed of a secret")).ok()
     }
 
     /// A contract that rows were dispatched under, from the ledger.

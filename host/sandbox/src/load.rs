@@ -1,6 +1,7 @@
 //! From bytes to a pre-linked component: described, checked, compiled once, linked for its class.
 
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::path::Path;
 
 use wasmtime::component::{Component, ComponentExportIndex, InstancePre, Linker};
@@ -24,12 +25,10 @@ pub enum ComponentError {
         source: std::io::Error,
     },
     /// The file is too large to be a component.
-    #[error("the component {path} has {bytes} bytes; at most {COMPONENT_BYTES_MAX} are read")]
+    #[error("the component {path} has more than {COMPONENT_BYTES_MAX} bytes; no component is that large")]
     TooLarge {
         /// The file.
         path: String,
-        /// Its size.
-        bytes: u64,
     },
     /// It is not a component that may run here.
     #[error(transparent)]
@@ -71,11 +70,14 @@ impl Loaded {
 pub fn read(path: &Path) -> Result<Vec<u8>, ComponentError> {
     let name = || path.display().to_string();
     let unreadable = |source| ComponentError::Unreadable { path: name(), source };
-    let bytes = std::fs::metadata(path).map_err(unreadable)?.len();
-    if bytes > COMPONENT_BYTES_MAX as u64 {
-        return Err(ComponentError::TooLarge { path: name(), bytes });
+    let file = std::fs::File::open(path).map_err(unreadable)?;
+    let mut bytes = Vec::new();
+    // Not by the file's own length: a device or a pipe says 0 and never ends.
+    file.take(COMPONENT_BYTES_MAX as u64 + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() > COMPONENT_BYTES_MAX {
+        return Err(ComponentError::TooLarge { path: name() });
     }
-    std::fs::read(path).map_err(unreadable)
+    Ok(bytes)
 }
 
 /// Describes, compiles and links a component.

@@ -52,7 +52,7 @@ pub(crate) async fn send(
     let mut answer =
         http::parse(&request.method, &sent.raw, true).await.map_err(|error| logged(&operation.name, &error))?;
     if let Some(secret) = &secret {
-        answer.body = secret.scrub(answer.body);
+        secret.scrub(&mut answer);
     }
     let digest = digest(&[
         tenant.as_bytes(),

@@ -1,5 +1,6 @@
 //! Puts a contract and a WIT text into a component that a tool chain made without them.
 
+use std::io::Read;
 use std::path::Path;
 
 use wasm_encoder::{ComponentSection, CustomSection};
@@ -34,7 +35,11 @@ pub fn pack(component: &[u8], contract_text: &str, wit_text: &str) -> Result<Vec
 pub fn wit_text(dir: &Path) -> Result<String, LoadError> {
     let invalid = |message: String| LoadError::WitInvalid { message: format!("{}: {message}", dir.display()) };
     if dir.is_file() {
-        return std::fs::read_to_string(dir).map_err(|error| invalid(error.to_string()));
+        // As many bytes as one section may have, and one more that `pack` then refuses.
+        let file = std::fs::File::open(dir).map_err(|error| invalid(error.to_string()))?;
+        let mut text = String::new();
+        let read = file.take(SECTION_BYTES_MAX as u64 + 1).read_to_string(&mut text);
+        return read.map(|_| text).map_err(|error| invalid(error.to_string()));
     }
     let mut built_in = SourceMap::default();
     for (file, text) in BUILT_IN_WIT {

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use oncegate_contract::{EffectKey, Fingerprint, Operation, Owner, Resolved, Value};
 use oncegate_ledger::state::{self, Answer, Effect, StateTag};
-use oncegate_ledger::{Append, EffectsError, Event, Expect, StreamKind};
+use oncegate_ledger::{Append, EffectsError, Event, Expect, StreamId, StreamKind};
 use tokio::time::Instant;
 
-use crate::attempt::{self, Attempted, Draft};
+use crate::attempt::{self, Draft};
 use crate::call::{Asked, Call, Fetch, Reply, denied, field_stop};
 use crate::host::{Book, stream};
 use crate::outcome::Detail;
@@ -36,6 +36,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) fetches: Vec<Fetch>,
     pub(crate) account: String,
     pub(crate) recipe: [u8; 32],
+    /// The recipe's stream, where no recipe is bound yet.
+    unbound: Option<StreamId>,
     pub(crate) epoch: u32,
     pub(crate) key: EffectKey,
 }
@@ -54,7 +56,10 @@ pub(crate) async fn perform(
     let book = call.host.book()?;
     let recipe = oncegate_contract::recipe(operation);
     let key = key_of(call, operation, &account, &resolved, 0)?;
-    let mut wanted = Wanted { call, book, operation, resolved, fetches, account, recipe, epoch: 0, key };
+    asked.key = Some(key.0);
+    // Before any row answers: a key that another recipe happens to give is not the same effect.
+    let unbound = check_recipe(call, book, operation, &recipe).await?;
+    let mut wanted = Wanted { call, book, operation, resolved, fetches, account, recipe, unbound, epoch: 0, key };
     for _ in 0..EPOCHS_MAX {
         asked.key = Some(wanted.key.0);
         call.count_effect(&wanted.key.0)?;
@@ -68,6 +73,29 @@ pub(crate) async fn perform(
         }
     }
     Err(Stop::Unsettled(Detail::Frozen))
+}
+
+/// The recipe that is bound to this owner's action must be this contract's; gives the stream to bind it
+/// in when none is bound yet.
+async fn check_recipe(
+    call: &Call,
+    book: &Book,
+    operation: &Operation,
+    recipe: &[u8; 32],
+) -> Result<Option<StreamId>, Stop> {
+    let action = operation.action.as_deref().unwrap_or_default();
+    let owner = call.contract().component.name.as_str();
+    let id = stream(StreamKind::Recipe, &[owner.as_bytes(), action.as_bytes()]);
+    match last(book, id).await? {
+        Some(Event::RecipeBound { recipe: bound, .. }) if bound != *recipe => Err(Stop::RecipeChanged),
+        Some(_) => Ok(None),
+        None => Ok(Some(id)),
+    }
+}
+
+async fn last(book: &Book, id: StreamId) -> Result<Option<Event>, Stop> {
+    let records = book.effects.ledger.read(id).await.map_err(|error| ledger_stop(error.into()))?;
+    Ok(records.into_iter().next_back().map(|record| record.event))
 }
 
 fn key_of(
@@ -156,7 +184,8 @@ impl Wanted<'_> {
     }
 
     async fn replay(&self, row: &Effect) -> Result<Reply, Stop> {
-        let answer = replay::answer(self.book, self.key.0, row, self.operation).await.map_err(attempt_stop)?;
+        let answer =
+            replay::answer(&self.call.host, self.book, self.key.0, row, self.operation).await.map_err(attempt_stop)?;
         Ok(self.call.reply(self.operation, answer, true, Some(true)))
     }
 
@@ -235,8 +264,8 @@ impl Wanted<'_> {
         let host = Arc::clone(&self.call.host);
         let running = self.call.host.tasks.spawn(attempt::run(host, draft));
         match running.await {
-            Ok(Ok(Attempted::Ended(effect))) => self.ended(effect).await,
-            Ok(Ok(Attempted::Raced)) => Ok(Step::Again),
+            Ok(Ok(Some(effect))) => self.ended(effect).await,
+            Ok(Ok(None)) => Ok(Step::Again),
             Ok(Err(error)) => Err(attempt_stop(error)),
             // It panicked; the row says how far it came.
             Err(_) => Ok(Step::Again),
@@ -246,13 +275,15 @@ impl Wanted<'_> {
     async fn ended(&self, effect: Effect) -> Result<Step, Stop> {
         match effect.state {
             StateTag::Done => {
-                let answer =
-                    replay::answer(self.book, self.key.0, &effect, self.operation).await.map_err(attempt_stop)?;
+                let answer = replay::answer(&self.call.host, self.book, self.key.0, &effect, self.operation)
+                    .await
+                    .map_err(attempt_stop)?;
                 Ok(Step::End(Next::Reply(self.call.reply(self.operation, answer, false, Some(true)))))
             }
             StateTag::NoEffect if effect.attempts.last().is_some_and(|attempt| attempt.responded) => {
-                let answer =
-                    replay::answer(self.book, self.key.0, &effect, self.operation).await.map_err(attempt_stop)?;
+                let answer = replay::answer(&self.call.host, self.book, self.key.0, &effect, self.operation)
+                    .await
+                    .map_err(attempt_stop)?;
                 Ok(Step::End(Next::Reply(self.call.reply(self.operation, answer, false, Some(false)))))
             }
             StateTag::NoEffect => Err(Stop::NotSent("the provider could not be reached".to_owned())),
@@ -267,17 +298,9 @@ impl Wanted<'_> {
     /// The recipe and the account that this owner's effects are bound to: checked, or bound now.
     async fn bindings(&self, grant: &policy::Grant) -> Result<Vec<Append>, Stop> {
         let mut also = Vec::new();
-        let action = self.operation.action.as_deref().unwrap_or_default();
-        let owner = self.call.contract().component.name.as_str();
-        let stream_id = stream(StreamKind::Recipe, &[owner.as_bytes(), action.as_bytes()]);
-        match self.last(stream_id).await? {
-            Some(Event::RecipeBound { recipe, .. }) if recipe != self.recipe => return Err(Stop::RecipeChanged),
-            Some(_) => {}
-            None => also.push(append(
-                stream_id,
-                Expect::Version(0),
-                Event::RecipeBound { recipe: self.recipe, contract: self.call.contract().digest() },
-            )),
+        if let Some(id) = self.unbound {
+            let event = Event::RecipeBound { recipe: self.recipe, contract: self.call.contract().digest() };
+            also.push(append(id, Expect::Version(0), event));
         }
         let stream_id = stream(StreamKind::Account, &[self.account.as_bytes(), self.operation.endpoint.as_bytes()]);
         let now = Event::AccountBound {
@@ -286,23 +309,12 @@ impl Wanted<'_> {
             url: grant.url.clone(),
             credential: grant.credential.as_ref().map(|usage| usage.name.clone()),
         };
-        match self.last(stream_id).await? {
+        match last(self.book, stream_id).await? {
             Some(first) if !same_account(&first, &now) => return Err(Stop::AccountChanged),
             Some(_) => {}
             None => also.push(append(stream_id, Expect::Version(0), now)),
         }
         Ok(also)
-    }
-
-    async fn last(&self, stream_id: oncegate_ledger::StreamId) -> Result<Option<Event>, Stop> {
-        let records = self
-            .book
-            .effects
-            .ledger
-            .read(stream_id)
-            .await
-            .map_err(|error| Stop::LedgerUnavailable(error.to_string()))?;
-        Ok(records.into_iter().next_back().map(|record| record.event))
     }
 
     /// An ordinal is accepted only when the one before it exists and is decided.
@@ -343,7 +355,7 @@ fn same_account(first: &Event, now: &Event) -> bool {
     parts(first).is_some_and(|first| Some(first) == parts(now))
 }
 
-pub(crate) fn append(stream: oncegate_ledger::StreamId, expect: Expect, event: Event) -> Append {
+pub(crate) fn append(stream: StreamId, expect: Expect, event: Event) -> Append {
     Append { stream, expect, event, state: None, marks_head: false }
 }
 

@@ -5,16 +5,26 @@ use oncegate_ledger::state::Effect;
 use oncegate_ledger::{EffectsError, Event, Outcome, SettleVerdict};
 
 use crate::attempt::{AttemptError, ended_complete};
-use crate::host::Book;
+use crate::host::{Book, Host};
 use crate::http;
 
-/// The answer that decided the row; for a row that a lookup settled, the object that was found.
+/// The answer that decided the row, without the secret it was asked with; for a row that a lookup
+/// settled, the object that was found.
 pub(crate) async fn answer(
+    host: &Host,
     book: &Book,
     key: [u8; 32],
     row: &Effect,
     operation: &Operation,
 ) -> Result<Answer, AttemptError> {
+    let mut answer = stored(book, key, row, operation).await?;
+    if let Some(secret) = host.secret_of(row.dispatch.as_deref()).await {
+        secret.scrub(&mut answer);
+    }
+    Ok(answer)
+}
+
+async fn stored(book: &Book, key: [u8; 32], row: &Effect, operation: &Operation) -> Result<Answer, AttemptError> {
     let decided = row
         .attempts
         .iter()
@@ -54,8 +64,8 @@ fn candidate(rule: &Settle, answer: &Answer, receipt: &str) -> Option<serde_json
     let body: serde_json::Value = serde_json::from_slice(&answer.body).ok()?;
     let is_it = |object: &serde_json::Value| match rule.receipt.get(object) {
         Some(serde_json::Value::String(text)) => text == receipt,
-        Some(other) => other.to_string() == receipt,
-        None => false,
+        Some(serde_json::Value::Number(number)) => number.to_string() == receipt,
+        _ => false,
     };
     match &rule.each {
         Some(each) => each.get(&body)?.as_array()?.iter().find(|object| is_it(object)).cloned(),

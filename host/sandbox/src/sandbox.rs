@@ -27,7 +27,7 @@ use crate::wasi::Log;
 /// Facts that an orchestrator may give.
 pub const CONTEXT_NAMES: [&str; 7] = ["tenant", "trigger", "run", "sequence", "plan", "permit", "parent"];
 /// Bytes of one fact: identifiers, not documents.
-pub const CONTEXT_VALUE_BYTES_MAX: usize = 512;
+const CONTEXT_VALUE_BYTES_MAX: usize = 512;
 
 /// What a sandbox is made of; the caller supplies the world.
 pub struct Options {

@@ -32,7 +32,7 @@ const STEPS_MAX: usize = 12;
 
 /// How long the observer will wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Patience {
+pub(crate) enum Patience {
     /// A caller waits.
     Brief,
     /// An operator waits until it can be known.

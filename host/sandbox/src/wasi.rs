@@ -70,7 +70,7 @@ impl HostMonotonicClock for CoarseClock {
 ///
 /// Writes beyond the cap are swallowed and not refused: `println!` panics on a full pipe.
 #[derive(Clone)]
-pub struct Log(Arc<Mutex<Kept>>);
+pub(crate) struct Log(Arc<Mutex<Kept>>);
 
 struct Kept {
     bytes: Vec<u8>,
@@ -80,15 +80,13 @@ struct Kept {
 
 impl Log {
     /// A log that keeps `max` bytes.
-    #[must_use]
-    pub fn new(max: usize) -> Self {
+    pub(crate) fn new(max: usize) -> Self {
         Self(Arc::new(Mutex::new(Kept { bytes: Vec::new(), max, swallowed: 0 })))
     }
 
     /// The text that was kept, control characters replaced (a log line must not steer a terminal),
     /// and the number of bytes that were not kept.
-    #[must_use]
-    pub fn text(&self) -> (String, u64) {
+    pub(crate) fn text(&self) -> (String, u64) {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let text = String::from_utf8_lossy(&kept.bytes);
         let plain = text.chars().map(|c| if c.is_control() && c != '\n' { '\u{fffd}' } else { c }).collect();

@@ -151,12 +151,13 @@ fn place(disk: &Arc<Mutex<Disk>>, directory: &std::path::Path) -> Place {
     }
 }
 
-/// A created ledger, as an image.
-fn created() -> Vec<u8> {
+/// A created ledger, as an image; its marker is in the directory.
+fn created(directory: &std::path::Path) -> Vec<u8> {
     let disk = Arc::new(Mutex::new(Disk::default()));
     let database = Database::builder().create_with_backend(Simulated(Arc::clone(&disk))).unwrap();
-    write_first(&database, [3; 16], 1).unwrap();
+    let mark = write_first(&database, [3; 16], 1).unwrap();
     database.close().unwrap();
+    Marker::create(&directory.join("head"), mark).unwrap();
     let disk = disk.lock().unwrap();
     disk.durable.clone()
 }
@@ -243,11 +244,10 @@ fn examine(place: &Place, acknowledged: &[usize; EFFECTS as usize]) -> Result<()
 /// Stops at every sync and examines every image; returns images made and what was found wrong.
 fn stop_everywhere(lies: bool) -> (u32, Vec<String>) {
     let mut random = SmallRng::seed_from_u64(11);
-    let image = created();
     let (mut images, mut wrong) = (0, Vec::new());
     for stop_at in 1.. {
         let directory = tempfile::tempdir().unwrap();
-        let disk = Arc::new(Mutex::new(Disk::from(image.clone())));
+        let disk = Arc::new(Mutex::new(Disk::from(created(directory.path()))));
         let mut acknowledged = [0; EFFECTS as usize];
         {
             let mut locked = disk.lock().unwrap();
@@ -256,16 +256,14 @@ fn stop_everywhere(lies: bool) -> (u32, Vec<String>) {
         if let Ok(mut store) = Store::open(&place(&disk, directory.path())) {
             acknowledged = live(&mut store);
         }
-        let marker = std::fs::read(directory.path().join("head")).ok();
+        let marker = std::fs::read(directory.path().join("head")).unwrap();
         let (stopped, after) = {
             let locked = disk.lock().unwrap();
             (locked.stopped, locked.images(&mut random))
         };
         for image in after {
             images += 1;
-            if let Some(marker) = &marker {
-                std::fs::write(directory.path().join("head"), marker).unwrap();
-            }
+            std::fs::write(directory.path().join("head"), &marker).unwrap();
             let disk = Arc::new(Mutex::new(Disk::from(image)));
             if let Err(why) = examine(&place(&disk, directory.path()), &acknowledged) {
                 wrong.push(format!("stopped at sync {stop_at}: {why}"));
@@ -296,7 +294,7 @@ fn a_disk_that_lies_is_caught() {
 #[test]
 fn a_failed_commit_is_unknown_and_the_next_incarnation_reads_the_truth() {
     let directory = tempfile::tempdir().unwrap();
-    let disk = Arc::new(Mutex::new(Disk::from(created())));
+    let disk = Arc::new(Mutex::new(Disk::from(created(directory.path()))));
     let at = place(&disk, directory.path());
     let store = Store::open(&at).unwrap();
     let reads = Arc::new(super::reads::Reads::new(store.database(), at.segments.clone()));
@@ -329,7 +327,7 @@ fn a_failed_commit_is_unknown_and_the_next_incarnation_reads_the_truth() {
 #[test]
 fn a_commit_costs_two_syncs_however_many_are_in_it() {
     let directory = tempfile::tempdir().unwrap();
-    let disk = Arc::new(Mutex::new(Disk::from(created())));
+    let disk = Arc::new(Mutex::new(Disk::from(created(directory.path()))));
     let mut store = Store::open(&place(&disk, directory.path())).unwrap();
     let group = |keys: std::ops::Range<u8>| -> Vec<Op> {
         keys.map(|key| op(effects::step([key; 32], None, dispatched(1, 0)).unwrap().0)).collect()
@@ -347,7 +345,7 @@ fn a_commit_costs_two_syncs_however_many_are_in_it() {
 #[test]
 fn an_append_that_is_asked_again_is_stored_once() {
     let directory = tempfile::tempdir().unwrap();
-    let disk = Arc::new(Mutex::new(Disk::from(created())));
+    let disk = Arc::new(Mutex::new(Disk::from(created(directory.path()))));
     let at = place(&disk, directory.path());
     let again = |again| Op {
         batch: op(effects::step([1; 32], None, dispatched(1, 0)).unwrap().0).batch,

@@ -50,6 +50,15 @@ impl Marker {
         Ok((Marker { file, path: path.to_owned(), count }, newest.map(|(_, mark)| mark)))
     }
 
+    /// Makes the marker of a new ledger; one that is there already is of another.
+    pub(super) fn create(path: &Path, mark: Mark) -> Result<(), LedgerError> {
+        let file = files::private_file(path).map_err(|error| match error.kind() {
+            std::io::ErrorKind::AlreadyExists => LedgerError::Exists { at: path.display().to_string() },
+            _ => LedgerError::io(format!("the head marker {}", path.display()), &error),
+        })?;
+        Marker { file, path: path.to_owned(), count: 0 }.write(mark)
+    }
+
     /// Moves the marker, durable when this returns.
     pub(super) fn write(&mut self, mark: Mark) -> Result<(), LedgerError> {
         let count = self.count + 1;

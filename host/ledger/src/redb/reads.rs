@@ -87,7 +87,12 @@ pub(super) fn undamaged<T>(work: impl FnOnce() -> Result<T, LedgerError>) -> Res
 pub(super) fn storage(error: impl Into<redb::Error>) -> LedgerError {
     match error.into() {
         redb::Error::Corrupted(why) => LedgerError::damaged(why),
-        redb::Error::Io(error) if error.kind() == std::io::ErrorKind::InvalidData => LedgerError::damaged(error),
+        // A file that ends before its layout does was cut.
+        redb::Error::Io(error)
+            if matches!(error.kind(), std::io::ErrorKind::InvalidData | std::io::ErrorKind::UnexpectedEof) =>
+        {
+            LedgerError::damaged(error)
+        }
         redb::Error::Io(error) => LedgerError::io("the ledger's file", &error),
         error @ (redb::Error::TableDoesNotExist(_) | redb::Error::TableTypeMismatch { .. }) => {
             LedgerError::damaged(error)

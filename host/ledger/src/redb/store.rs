@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use redb::{ConcurrencyMode, Database, DatabaseError, ReadableDatabase, ReadableTable, ReadableTableMetadata};
+use redb::{ConcurrencyMode, Database, DatabaseError, ReadableDatabase, ReadableTable};
 
 use super::marker::{self, Mark, Marker};
 use super::reads::{self, BY_STATE, HEADS, META, RECORDS, Reads, listing, storage, undamaged};
@@ -102,7 +102,7 @@ struct Accepted {
 impl Store {
     /// Opens the ledger and refuses it unless it contains everything its marker says.
     pub(super) fn open(place: &Place) -> Result<Store, LedgerError> {
-        let (mut store, mark) = Store::open_unmarked(place)?;
+        let (store, mark) = Store::open_unmarked(place)?;
         store.check_mark(mark)?;
         Ok(store)
     }
@@ -128,17 +128,12 @@ impl Store {
         })
     }
 
-    fn check_mark(&mut self, mark: Option<Mark>) -> Result<(), LedgerError> {
+    fn check_mark(&self, mark: Option<Mark>) -> Result<(), LedgerError> {
         let behind = |why: String| LedgerError::Behind { at: self.at.clone(), why };
         let transaction = self.database.begin_read().map_err(storage)?;
         let records = transaction.open_table(RECORDS).map_err(storage)?;
-        let Some(mark) = mark else {
-            if !transaction.open_table(BY_STATE).map_err(storage)?.is_empty().map_err(storage)? {
-                return Err(behind("the marker is missing and there are effects".to_owned()));
-            }
-            let last = reads::row(&records, self.next_seq.saturating_sub(1))?;
-            return self.mark(last.seq, last.digest);
-        };
+        // `create` wrote the first one: without a marker nobody can tell a new ledger from an old copy.
+        let Some(mark) = mark else { return Err(behind("the marker is missing or unreadable".to_owned())) };
         if mark.ledger != self.meta.id {
             let why = format!("its id is {}, its head marker is of {}", hex(&self.meta.id), hex(&mark.ledger));
             return Err(LedgerError::Foreign { at: self.at.clone(), why });
@@ -415,18 +410,26 @@ fn create_as(path: &Path, temporary: &Path, id: [u8; 16], at: u64) -> Result<(),
     files::private_directory(files::parent(path)).map_err(|error| failed(&error))?;
     let file = files::private_file(temporary).map_err(|error| failed(&error))?;
     let database = builder(temporary).create(temporary).map_err(storage)?;
-    write_first(&database, id, at)?;
+    let mark = write_first(&database, id, at)?;
     database.close().map_err(storage)?;
     file.sync_all().map_err(|error| failed(&error))?;
+    // Before the ledger has its name: a marker alone refuses, a ledger alone would be refused for ever.
+    let marker = marker::path(path);
+    Marker::create(&marker, mark)?;
     // A link, unlike a rename, never replaces what another process made meanwhile.
-    std::fs::hard_link(temporary, path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::AlreadyExists => LedgerError::Exists { at: path.display().to_string() },
-        _ => failed(&error),
+    std::fs::hard_link(temporary, path).map_err(|error| {
+        // Ours, and of a ledger that never was.
+        let _ = std::fs::remove_file(&marker);
+        match error.kind() {
+            std::io::ErrorKind::AlreadyExists => LedgerError::Exists { at: path.display().to_string() },
+            _ => failed(&error),
+        }
     })
 }
 
 /// The schema and the first record, in one commit.
-pub(super) fn write_first(database: &Database, id: [u8; 16], at: u64) -> Result<(), LedgerError> {
+pub(super) fn write_first(database: &Database, id: [u8; 16], at: u64) -> Result<Mark, LedgerError> {
+    let mut mark = Mark { ledger: id, seq: 0, digest: [0; 32] };
     let first = Append::new(StreamId::ledger(), crate::Expect::Version(0), Event::LedgerCreated { id, at });
     let mut transaction = database.begin_write().map_err(storage)?;
     transaction.set_two_phase_commit(true);
@@ -440,10 +443,13 @@ pub(super) fn write_first(database: &Database, id: [u8; 16], at: u64) -> Result<
             by_state: transaction.open_table(BY_STATE).map_err(storage)?,
         };
         for entry in commit::decide(&[first], 1, |_| Ok(None))? {
-            tables.insert(&entry, &entry.row(None, Vec::new()).encode())?;
+            let row = entry.row(None, Vec::new());
+            (mark.seq, mark.digest) = (row.seq, row.digest);
+            tables.insert(&entry, &row.encode())?;
         }
     }
-    transaction.commit().map_err(storage)
+    transaction.commit().map_err(storage)?;
+    Ok(mark)
 }
 
 /// Opens beside a living owner.

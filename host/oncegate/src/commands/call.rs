@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::path::Path;
 
 use anyhow::{Context, bail};
 use oncegate_sandbox::outcome::Outcome;
@@ -9,7 +10,7 @@ use oncegate_sandbox::{CONTEXT_NAMES, CallRequest, DRAIN_MAX, Sandbox};
 
 use crate::args::Call;
 use crate::exit::Exit;
-use crate::home::Home;
+use crate::home::{self, Home};
 use crate::print;
 
 /// Bytes of arguments that are read; tools take identifiers and text, not files.
@@ -74,19 +75,10 @@ fn close_stdout() {
 
 fn arguments(text: &str) -> anyhow::Result<serde_json::Value> {
     let json = match text.strip_prefix('@') {
-        Some(file) => read_arguments(file)?,
+        Some(file) => home::read_text(Path::new(file), "the arguments in", ARGUMENTS_BYTES_MAX)?,
         None => text.to_owned(),
     };
     serde_json::from_str(&json).context("--args is not a JSON document")
-}
-
-fn read_arguments(file: &str) -> anyhow::Result<String> {
-    let unreadable = || format!("the arguments in {file} cannot be read");
-    let bytes = std::fs::metadata(file).with_context(unreadable)?.len();
-    if bytes > ARGUMENTS_BYTES_MAX {
-        bail!("the arguments in {file} have {bytes} bytes; at most {ARGUMENTS_BYTES_MAX} are read");
-    }
-    std::fs::read_to_string(file).with_context(unreadable)
 }
 
 fn context(facts: &[String]) -> anyhow::Result<BTreeMap<String, String>> {

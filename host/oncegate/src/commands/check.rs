@@ -132,12 +132,7 @@ fn is_wasm(path: &Path) -> anyhow::Result<bool> {
 
 /// A contract's text, bounded.
 pub(super) fn read_contract(path: &Path) -> anyhow::Result<String> {
-    let unreadable = || format!("the contract {} cannot be read", path.display());
-    let bytes = std::fs::metadata(path).with_context(unreadable)?.len();
-    if bytes > CONTRACT_BYTES_MAX {
-        bail!("the contract {} has {bytes} bytes; at most {CONTRACT_BYTES_MAX} are read", path.display());
-    }
-    std::fs::read_to_string(path).with_context(unreadable)
+    crate::home::read_text(path, "the contract", CONTRACT_BYTES_MAX)
 }
 
 fn contract_file(path: &Path, component: Option<&Path>) -> anyhow::Result<Findings> {

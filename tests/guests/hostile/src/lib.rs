@@ -14,8 +14,7 @@ wit_bindgen::generate!({
 
 #[used]
 #[unsafe(link_section = "oncegate:contract")]
-static CONTRACT: [u8; include_bytes!("../contract.toml").len()] =
-    *include_bytes!("../contract.toml");
+static CONTRACT: [u8; include_bytes!("../contract.toml").len()] = *include_bytes!("../contract.toml");
 
 #[used]
 #[unsafe(link_section = "oncegate:wit")]
@@ -57,14 +56,9 @@ fn play(step: Step) -> Result<String, String> {
 }
 
 fn fields(ask: &Ask) -> Vec<Field> {
-    let given = ask.fields.iter().map(|argument| Field {
-        name: argument.name.clone(),
-        value: value(&argument.value),
-    });
-    let more = (0..ask.more.unwrap_or_default()).map(|number| Field {
-        name: format!("f{number}"),
-        value: Value::Boolean(true),
-    });
+    let given = ask.fields.iter().map(|argument| Field { name: argument.name.clone(), value: value(&argument.value) });
+    let more = (0..ask.more.unwrap_or_default())
+        .map(|number| Field { name: format!("f{number}"), value: Value::Boolean(true) });
     given.chain(more).collect()
 }
 
