@@ -100,7 +100,6 @@ fn signal(running: &Running, name: &str) {
     assert!(status.unwrap().success(), "{name} {pid}");
 }
 
-/// FAILS now and then: losers of the race for the first bindings hear `failed`, though nobody refused.
 #[test]
 fn sixteen_processes_with_sixteen_returns_all_end() {
     let harness = Harness::new("refunds").unwrap();

@@ -361,13 +361,16 @@ fn all_done(mut outcome: Outcome, seen: &[Seen]) -> Outcome {
 
 fn failed(mut outcome: Outcome, seen: &[Seen]) -> Outcome {
     outcome.status = Status::Failed;
-    outcome.message = "The provider refused; it is proven that nothing happened.".to_owned();
+    outcome.message = "The request did not reach the provider; it is proven that nothing happened.".to_owned();
+    outcome.next_action = NextAction::CallAgain;
     if let Some(reason) = seen.iter().find_map(|one| one.reason.clone()) {
         let mut result = match std::mem::take(&mut outcome.result) {
             Value::Object(members) => members,
             Value::Null => Map::new(),
             other => Map::from_iter([("value".to_owned(), other)]),
         };
+        outcome.message = "The provider refused; it is proven that nothing happened.".to_owned();
+        outcome.next_action = NextAction::None;
         result.insert("provider_reason".to_owned(), Value::String(reason));
         outcome.result = Value::Object(result);
     }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use oncegate_contract::{EffectKey, Fingerprint, Operation, Owner, Resolved, Value};
 use oncegate_ledger::state::{self, Answer, Effect, StateTag};
 use oncegate_ledger::{Append, EffectsError, Event, Expect, StreamId, StreamKind};
+use rand::Rng;
 use tokio::time::Instant;
 
 use crate::attempt::{self, Draft};
@@ -24,6 +25,10 @@ use crate::{replay, settle::Settled};
 const ROUNDS_MAX: usize = 12;
 /// How often an effect that another process performs is looked at.
 const ATTACH_POLL: Duration = Duration::from_millis(20);
+/// First pause after a lost race.
+const RACE_PAUSE: Duration = Duration::from_millis(4);
+/// Races after which the pause grows no more.
+const RACES_GROWING: u32 = 25;
 /// Undone epochs that are followed; more is a mistake.
 const EPOCHS_MAX: u32 = 64;
 
@@ -118,18 +123,32 @@ enum Next {
 enum Step {
     /// The row has changed, or something was learnt: look again.
     Again,
+    /// Another writer was first; what it wrote may not be readable yet.
+    Raced,
     End(Next),
+}
+
+/// Grows, and differs between callers that lost the same race.
+fn race_pause(races: u32) -> Duration {
+    RACE_PAUSE.saturating_mul(races.min(RACES_GROWING)).mul_f64(rand::rng().random_range(0.5..1.5))
 }
 
 impl Wanted<'_> {
     async fn answer(&self, asked: &mut Asked) -> Result<Next, Stop> {
         let attach_until = Instant::now() + self.call.limits.attach_max;
         let mut settled = false;
-        for _ in 0..ROUNDS_MAX {
+        let mut races = 0;
+        let mut rounds = 0;
+        while rounds < ROUNDS_MAX {
             let row = self.row().await?;
             asked.before.get_or_insert(row.as_ref().is_some_and(|row| row.state == StateTag::Done));
             match self.step(row, asked, attach_until, &mut settled).await? {
-                Step::Again => {}
+                Step::Again => rounds += 1,
+                Step::Raced if Instant::now() < attach_until => {
+                    races += 1;
+                    tokio::time::sleep(race_pause(races)).await;
+                }
+                Step::Raced => break,
                 Step::End(next) => return Ok(next),
             }
         }
@@ -265,7 +284,7 @@ impl Wanted<'_> {
         let running = self.call.host.tasks.spawn(attempt::run(host, draft));
         match running.await {
             Ok(Ok(Some(effect))) => self.ended(effect).await,
-            Ok(Ok(None)) => Ok(Step::Again),
+            Ok(Ok(None)) => Ok(Step::Raced),
             Ok(Err(error)) => Err(attempt_stop(error)),
             // It panicked; the row says how far it came.
             Err(_) => Ok(Step::Again),

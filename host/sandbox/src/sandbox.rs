@@ -202,9 +202,7 @@ impl Sandbox {
         let Some(row) = row else {
             return match (code, &asked.stop) {
                 (Some(code), stop) => Some(refused(code, stop.as_ref().map(ToString::to_string))),
-                (None, Some(stop)) => {
-                    Some(Seen { view: None, fate: Fate::NoEffect, reworded: false, reason: Some(stop.to_string()) })
-                }
+                (None, Some(stop)) => Some(Seen { view: None, fate: without_row(stop), reworded: false, reason: None }),
                 // The guest was ended before anything was written down.
                 (None, None) => None,
             };
@@ -304,6 +302,16 @@ fn refused_lookup(call: &Call, ended: &Ended) -> Vec<Seen> {
     code.map(|code| refused(code, stop.map(|stop| stop.to_string()))).into_iter().collect()
 }
 
+/// What a call that left no row behind is told; only what is on record as not sent is proof.
+fn without_row(stop: &Stop) -> Fate {
+    match stop {
+        Stop::NotSent(_) => Fate::NoEffect,
+        Stop::Unsettled(detail) => Fate::Open(*detail),
+        Stop::AwaitingApproval => Fate::Open(Detail::AwaitingApproval),
+        _ => Fate::Open(Detail::InProgress),
+    }
+}
+
 fn refused(code: Code, reason: Option<String>) -> Seen {
     Seen { view: None, fate: Fate::Refused(code), reworded: false, reason }
 }
@@ -320,7 +328,9 @@ fn from_row(row: &Effect, before: bool) -> Seen {
         StateTag::Planned | StateTag::AwaitingApproval => Fate::Open(Detail::AwaitingApproval),
         StateTag::Undone | StateTag::Revoked | StateTag::Superseded => Fate::Refused(Code::Revoked),
     };
-    Seen { view: Some(view(row)), fate, reworded: false, reason: row.reason.clone() }
+    // A reason is the provider's only where the provider answered.
+    let answered = row.attempts.last().is_some_and(|attempt| attempt.responded);
+    Seen { view: Some(view(row)), fate, reworded: false, reason: row.reason.clone().filter(|_| answered) }
 }
 
 /// An effect as people and agents see it.

@@ -3,7 +3,7 @@
 use super::attempt::CLASSIFY_FAILURES_MAX;
 use super::next::{Refusal, attempt_mut, no, require, require_thawed};
 use super::{Attempt, Effect, StateTag};
-use crate::{Outcome, SettleVerdict};
+use crate::{Ended, Outcome, SettleVerdict};
 
 /// An `absent` verdict needs so many looks.
 const LOOKS_MIN: u32 = 2;
@@ -35,7 +35,7 @@ pub(super) fn derive(effect: &mut Effect) {
     }
 }
 
-pub(super) fn responded(effect: &mut Effect, id: [u8; 16], at: u64, sent_bytes: u64) -> Refusal {
+pub(super) fn responded(effect: &mut Effect, id: [u8; 16], at: u64, sent_bytes: u64, ended: Ended) -> Refusal {
     let attempt = attempt_mut(effect, id)?;
     if attempt.responded {
         return no("its answer is stored already");
@@ -44,6 +44,13 @@ pub(super) fn responded(effect: &mut Effect, id: [u8; 16], at: u64, sent_bytes: 
     attempt.stopped = true;
     attempt.sent_bytes = Some(sent_bytes);
     attempt.ended = attempt.ended.or(Some(at));
+    if ended == Ended::TooLarge {
+        // What was cut off may be the only copy of something: a person looks before anything goes on.
+        let why = "the answer was larger than is kept".to_owned();
+        attempt.outcome = Some(Outcome::Unknown { why: why.clone() });
+        effect.unknown_why = Some(why);
+        freeze(effect);
+    }
     derive(effect);
     Ok(())
 }

@@ -117,7 +117,9 @@ fn apply(effect: &mut Effect, event: &Event) -> Refusal {
         Event::Approved { actor, request_digest, .. } => approved(effect, actor, *request_digest),
         Event::Dispatched(dispatch) => dispatched(effect, dispatch),
         Event::Evidence { attempt, .. } => attempt_mut(effect, *attempt).map(|_| ()),
-        Event::Responded { attempt, at, sent_bytes, .. } => responded(effect, *attempt, *at, *sent_bytes),
+        Event::Responded { attempt, at, sent_bytes, ended, .. } => {
+            responded(effect, *attempt, *at, *sent_bytes, *ended)
+        }
         Event::NotSent { attempt, at, why } => not_sent(effect, *attempt, *at, why),
         Event::Lost { attempt, at, why, sender_stopped } => lost(effect, *attempt, *at, why, *sender_stopped),
         Event::Classified { attempt, outcome, .. } => classified(effect, *attempt, outcome),
