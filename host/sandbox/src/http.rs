@@ -292,10 +292,23 @@ where
         }
     };
     let Err(error) = ended else { return (End::Complete, None) };
-    let end = if error.is_incomplete_message() { End::Truncated } else { End::Broken };
+    let end = if is_cut(&error) { End::Truncated } else { End::Broken };
     // The parser gave up; what still comes is evidence all the same, until a limit ends it.
     read_on(connection.into_parts().io.into_inner()).await;
     (end, Some(chain(&error)))
+}
+
+/// Whether the connection ended before the message did.
+fn is_cut(error: &hyper::Error) -> bool {
+    let mut cause: Option<&dyn std::error::Error> = Some(error);
+    while let Some(error) = cause {
+        let io = error.downcast_ref::<std::io::Error>();
+        if io.is_some_and(|io| io.kind() == std::io::ErrorKind::UnexpectedEof) {
+            return true;
+        }
+        cause = error.source();
+    }
+    error.is_incomplete_message()
 }
 
 /// Reads to the end for the tap below, which keeps what there is to keep.

@@ -25,6 +25,8 @@ use crate::{replay, settle::Settled};
 const ROUNDS_MAX: usize = 12;
 /// How often an effect that another process performs is looked at.
 const ATTACH_POLL: Duration = Duration::from_millis(20);
+/// Races that one request may lose, some 15 seconds: each was won by somebody.
+const RACES_MAX: u32 = 150;
 /// First pause after a lost race.
 const RACE_PAUSE: Duration = Duration::from_millis(4);
 /// Races after which the pause grows no more.
@@ -144,7 +146,7 @@ impl Wanted<'_> {
             asked.before.get_or_insert(row.as_ref().is_some_and(|row| row.state == StateTag::Done));
             match self.step(row, asked, attach_until, &mut settled).await? {
                 Step::Again => rounds += 1,
-                Step::Raced if Instant::now() < attach_until => {
+                Step::Raced if races < RACES_MAX => {
                     races += 1;
                     tokio::time::sleep(race_pause(races)).await;
                 }

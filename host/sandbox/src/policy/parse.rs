@@ -288,7 +288,7 @@ fn limits<'a>(reader: &mut Reader<'a>, root: &Table<'a>) -> Limits {
             continue;
         };
         let asked = match slot {
-            Slot::Size(slot) if name == "memory" => set(slot, memory(value), "a size from 1 to \"256MiB\""),
+            Slot::Size(slot) if name == "memory" => set(slot, memory(value), "a size above 0 and at most \"256MiB\""),
             Slot::Size(slot) => set(slot, sized(value), "a size above 0 such as \"64MiB\""),
             Slot::Time(slot) => set(slot, timed(value), "a duration above 0 such as \"30s\" or \"500ms\""),
             Slot::Count(slot) => set(slot, counted(value), "a whole number from 0 to 4294967295"),
