@@ -18,4 +18,5 @@ mod raw_answers;
 mod reconcile;
 mod rephrase;
 mod sequence;
+mod tidy;
 mod versions;

@@ -221,7 +221,8 @@ fn variable(credential: &str) -> String {
     format!("{}_KEY", credential.to_uppercase().replace('-', "_"))
 }
 
-fn root() -> PathBuf {
+/// The folder of the root manifest.
+pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 

@@ -19,16 +19,17 @@ pub(super) struct Statement {
 
 /// The whole table, in the order of the guarantee.
 pub(super) fn table(contract: &Contract) -> Vec<Statement> {
-    let acting = contract.operations.values().any(acts);
-    let operator = |words: &str| {
-        contract
-            .endpoints
-            .keys()
-            .filter(|_| acting)
-            .map(|name| (format!("endpoint {name}"), words.to_owned()))
-            .collect()
-    };
-    let statement = |stated, by, if_false, said| Statement { stated, by, if_false, said };
+    let mut table = authors(contract);
+    table.extend(operators(contract));
+    table
+}
+
+fn statement(stated: &'static str, by: &'static str, if_false: &'static str, said: Vec<(String, String)>) -> Statement {
+    Statement { stated, by, if_false, said }
+}
+
+/// What the author states in the contract.
+fn authors(contract: &Contract) -> Vec<Statement> {
     vec![
         statement(
             "an operation with `effect = \"none\"` has none",
@@ -60,6 +61,21 @@ pub(super) fn table(contract: &Contract) -> Vec<Statement> {
             "two things share a key and the second is not done, or one has two keys and is done twice",
             each(contract, |o| acts(o).then(|| key_parts(o))),
         ),
+    ]
+}
+
+/// What the operator states in the policy.
+fn operators(contract: &Contract) -> Vec<Statement> {
+    let acting = contract.operations.values().any(acts);
+    let operator = |words: &str| {
+        contract
+            .endpoints
+            .keys()
+            .filter(|_| acting)
+            .map(|name| (format!("endpoint {name}"), words.to_owned()))
+            .collect()
+    };
+    vec![
         statement(
             "an account's name always means the same account at the provider",
             "policy",
