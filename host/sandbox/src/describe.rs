@@ -275,7 +275,7 @@ fn validate(bytes: &[u8]) -> Result<(), LoadError> {
     }
     if !Parser::is_component(bytes) {
         return Err(LoadError::NotAComponent {
-            what: "no WebAssembly file",
+            what: "some other file",
             hint: "give the `.wasm` file that the build made",
         });
     }

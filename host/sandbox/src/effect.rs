@@ -156,7 +156,7 @@ fn effect_error(stop: Stop) -> EffectError {
         Stop::RecipeChanged | Stop::SequenceGap(_) | Stop::AccountChanged => {
             EffectError::NotPermitted(stop.to_string())
         }
-        Stop::LedgerUnavailable(_) | Stop::NotSent(_) | Stop::Unavailable(_) => {
+        Stop::LedgerUnavailable(_) | Stop::NotSent(_) | Stop::NotSetUp(_) | Stop::Unavailable(_) => {
             EffectError::Unavailable(stop.to_string())
         }
     }

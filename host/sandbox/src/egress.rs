@@ -121,6 +121,11 @@ impl Target {
 
     fn check(&self, address: IpAddr, allow_private: bool) -> Result<(), EgressError> {
         match not_public(address) {
+            // `allow-private` is not a leave to send a secret over the internet in the clear.
+            None if !self.tls => Err(EgressError::Url {
+                url: format!("http://{}", self.authority),
+                why: "plain http is for private addresses that the policy allows",
+            }),
             Some(kind) if !(allow_private && kind.may_be_allowed()) => {
                 Err(EgressError::Address { host: self.host.clone(), address, kind: kind.name() })
             }
@@ -262,6 +267,14 @@ mod tests {
         ] {
             assert!(target(url, false).is_err() || url == "https:///x", "{url}");
         }
+    }
+
+    #[tokio::test]
+    async fn plain_http_never_goes_to_a_public_address() {
+        let public = target("http://93.184.216.34/", true).unwrap();
+        assert!(matches!(public.addresses(true).await, Err(EgressError::Url { .. })));
+        let private = target("http://127.0.0.1:1/", true).unwrap();
+        assert!(private.addresses(true).await.is_ok());
     }
 
     #[tokio::test]

@@ -17,7 +17,7 @@ use crate::{effect, wasi};
 #[derive(Debug, thiserror::Error)]
 pub enum ComponentError {
     /// The file cannot be read.
-    #[error("the component {path} cannot be read: {source}")]
+    #[error("the component {path} cannot be read")]
     Unreadable {
         /// The file.
         path: String,

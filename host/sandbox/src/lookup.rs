@@ -69,7 +69,7 @@ pub(crate) async fn secret(grant: &Grant) -> Result<Option<Credential>, Stop> {
     let Some(usage) = &grant.credential else { return Ok(None) };
     let secret = Credential::read(usage).await.map_err(|error| {
         tracing::error!(%error, "a credential cannot be used");
-        Stop::NotSent(format!("the credential {} cannot be used", usage.name))
+        Stop::NotSetUp(format!("the credential {} cannot be used", usage.name))
     })?;
     Ok(Some(secret))
 }

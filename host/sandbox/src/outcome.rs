@@ -174,6 +174,17 @@ pub enum Ended {
     Running,
 }
 
+/// Why nothing happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Nothing {
+    /// The provider refused.
+    Refused,
+    /// The request did not reach the provider.
+    NotReached,
+    /// The host is not set up for it.
+    NotSetUp,
+}
+
 /// What an effect has come to, for the status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
@@ -183,7 +194,7 @@ pub enum Fate {
         before: bool,
     },
     /// Proven that nothing happened.
-    NoEffect,
+    NoEffect(Nothing),
     /// Not settled.
     Open(Detail),
     /// This call was refused; the row, if any, is as it was.
@@ -199,6 +210,8 @@ pub struct Seen {
     pub fate: Fate,
     /// The text of the first time differs from this call's.
     pub reworded: bool,
+    /// The host will not find out by itself any more.
+    pub stuck: bool,
     /// The provider's reason or the refusal's explanation, already safe to show.
     pub reason: Option<String>,
 }
@@ -310,7 +323,9 @@ fn pend(mut outcome: Outcome, detail: Detail, seen: &[Seen]) -> Outcome {
     let done = count(seen, |fate| matches!(fate, Fate::Done { .. }));
     outcome.status = Status::Pending;
     outcome.detail = Some(detail);
+    let stuck = detail == Detail::Unknown && seen.iter().any(|one| one.stuck);
     outcome.next_action = match detail {
+        _ if stuck => NextAction::AskPerson,
         Detail::Stranded | Detail::Frozen | Detail::AwaitingApproval => NextAction::AskPerson,
         Detail::Incomplete => NextAction::CallAgain,
         _ => NextAction::Wait,
@@ -319,6 +334,10 @@ fn pend(mut outcome: Outcome, detail: Detail, seen: &[Seen]) -> Outcome {
     outcome.message = match detail {
         Detail::InProgress => {
             "It is being performed and may already have happened. Do not look for another way.".to_owned()
+        }
+        Detail::Unknown if stuck => {
+            "It may already have happened and the host cannot find out; a person has to look. Do not look for another way."
+                .to_owned()
         }
         Detail::Unknown => "It may already have happened; the host finds out. Do not look for another way.".to_owned(),
         Detail::Issued => "It exists at the provider and is not final yet.".to_owned(),
@@ -360,17 +379,28 @@ fn all_done(mut outcome: Outcome, seen: &[Seen]) -> Outcome {
 }
 
 fn failed(mut outcome: Outcome, seen: &[Seen]) -> Outcome {
+    let why = seen.iter().find_map(|one| match one.fate {
+        Fate::NoEffect(why) => Some(why),
+        _ => None,
+    });
+    let (message, next_action) = match why.unwrap_or(Nothing::NotReached) {
+        Nothing::Refused => ("The provider refused; it is proven that nothing happened.", NextAction::None),
+        Nothing::NotReached => {
+            ("The request did not reach the provider; it is proven that nothing happened.", NextAction::CallAgain)
+        }
+        Nothing::NotSetUp => {
+            ("The host is not set up for this; nothing was sent. A person has to look.", NextAction::AskPerson)
+        }
+    };
     outcome.status = Status::Failed;
-    outcome.message = "The request did not reach the provider; it is proven that nothing happened.".to_owned();
-    outcome.next_action = NextAction::CallAgain;
+    outcome.message = message.to_owned();
+    outcome.next_action = next_action;
     if let Some(reason) = seen.iter().find_map(|one| one.reason.clone()) {
         let mut result = match std::mem::take(&mut outcome.result) {
             Value::Object(members) => members,
             Value::Null => Map::new(),
             other => Map::from_iter([("value".to_owned(), other)]),
         };
-        outcome.message = "The provider refused; it is proven that nothing happened.".to_owned();
-        outcome.next_action = NextAction::None;
         result.insert("provider_reason".to_owned(), Value::String(reason));
         outcome.result = Value::Object(result);
     }
@@ -389,7 +419,7 @@ mod tests {
             at: String::new(),
             unconfirmed: false,
         };
-        Seen { view: Some(view), fate, reworded: false, reason: None }
+        Seen { view: Some(view), fate, reworded: false, stuck: false, reason: None }
     }
 
     const NOW: Fate = Fate::Done { before: false };
@@ -414,8 +444,8 @@ mod tests {
             (ok(), vec![BEFORE, NOW], 2, (Status::Done, None, None)),
             (ok(), vec![UNKNOWN], 1, (Status::Pending, Some(Detail::Unknown), None)),
             (ok(), vec![NOW, UNKNOWN], 2, (Status::Pending, Some(Detail::Unknown), None)),
-            (ok(), vec![Fate::NoEffect], 1, (Status::Failed, None, None)),
-            (ok(), vec![Fate::NoEffect, NOW], 2, (Status::Pending, Some(Detail::Incomplete), None)),
+            (ok(), vec![Fate::NoEffect(Nothing::Refused)], 1, (Status::Failed, None, None)),
+            (ok(), vec![Fate::NoEffect(Nothing::Refused), NOW], 2, (Status::Pending, Some(Detail::Incomplete), None)),
             (err(), vec![NOW], 1, (Status::Done, None, None)),
             (err(), vec![BEFORE], 1, (Status::AlreadyDone, None, None)),
             (trap(), vec![NOW], 1, (Status::Done, None, None)),

@@ -18,7 +18,7 @@ use crate::engine::{EngineError, Runtime};
 use crate::guest::{self, Run};
 use crate::host::{Book, Clock, Host};
 use crate::load::{self, ComponentError, Loaded};
-use crate::outcome::{self, Code, Detail, EffectView, Ended, Fate, Outcome, Seen};
+use crate::outcome::{self, Code, Detail, EffectView, Ended, Fate, NextAction, Nothing, Outcome, Seen};
 use crate::policy::{self, Policy};
 use crate::settle::{self, Patience};
 use crate::stop::Stop;
@@ -28,6 +28,10 @@ use crate::wasi::Log;
 pub const CONTEXT_NAMES: [&str; 7] = ["tenant", "trigger", "run", "sequence", "plan", "permit", "parent"];
 /// Bytes of one fact: identifiers, not documents.
 const CONTEXT_VALUE_BYTES_MAX: usize = 512;
+
+/// Milliseconds after which an effect that is still unknown is for a person: providers' lists lag by
+/// minutes, not by more.
+const ASK_PERSON_AFTER_MS: u64 = 10 * 60 * 1_000;
 
 /// What a sandbox is made of; the caller supplies the world.
 pub struct Options {
@@ -168,7 +172,12 @@ impl Sandbox {
     async fn outcome(&self, call: &Arc<Call>, ended: Ended) -> Outcome {
         let asked = call.asked();
         let Ok(book) = self.host.book() else {
-            return outcome::outcome(ended, &without_ledger(call, &asked), call.effects_declared());
+            let seen = without_ledger(call, &asked, &ended);
+            let outcome = outcome::outcome(ended, &seen, call.effects_declared());
+            // It was looked for when the process started; calling again will not bring it.
+            let unavailable = outcome.code == Some(Code::LedgerUnavailable);
+            let next_action = if unavailable { NextAction::AskPerson } else { outcome.next_action };
+            return Outcome { next_action, ..outcome };
         };
         let mut seen = Vec::new();
         for one in &asked {
@@ -202,16 +211,32 @@ impl Sandbox {
         let Some(row) = row else {
             return match (code, &asked.stop) {
                 (Some(code), stop) => Some(refused(code, stop.as_ref().map(ToString::to_string))),
-                (None, Some(stop)) => Some(Seen { view: None, fate: without_row(stop), reworded: false, reason: None }),
+                (None, Some(stop)) => {
+                    Some(Seen { view: None, fate: without_row(stop), reworded: false, stuck: false, reason: None })
+                }
                 // The guest was ended before anything was written down.
                 (None, None) => None,
             };
         };
         let reason = asked.stop.as_ref().map(ToString::to_string);
         Some(match code {
-            Some(code) => Seen { view: Some(view(&row)), fate: Fate::Refused(code), reworded: false, reason },
-            None => Seen { reworded: asked.reworded, ..from_row(&row, asked.before.unwrap_or(false)) },
+            Some(code) => {
+                Seen { view: Some(view(&row)), fate: Fate::Refused(code), reworded: false, stuck: false, reason }
+            }
+            None => {
+                let stuck = self.is_stuck(book, &row).await;
+                Seen { reworded: asked.reworded, stuck, ..from_row(&row, asked.before.unwrap_or(false)) }
+            }
         })
+    }
+
+    /// Unknown, and nothing the host does by itself will change that: no rule, or long enough without.
+    async fn is_stuck(&self, book: &Book, row: &Effect) -> bool {
+        let Some(dispatch) = row.dispatch.as_deref().filter(|_| row.state == StateTag::Unknown) else { return false };
+        let contract = self.host.contract(book, dispatch.contract).await.ok();
+        let operation = contract.as_ref().and_then(|contract| contract.operations.get(&dispatch.operation));
+        let ruled = operation.is_some_and(|operation| operation.settle.is_some() || dispatch.provider_dedupes);
+        !ruled || (self.host.now)() > row.state_since.saturating_add(ASK_PERSON_AFTER_MS)
     }
 
     /// The rows whose keys were resolved by the same lookups as this call's.
@@ -286,13 +311,13 @@ fn check_context(context: &BTreeMap<String, String>) -> Result<(), String> {
     Ok(())
 }
 
-fn without_ledger(call: &Call, asked: &[Asked]) -> Vec<Seen> {
+fn without_ledger(call: &Call, asked: &[Asked], ended: &Ended) -> Vec<Seen> {
     let refusals: Vec<_> = asked
         .iter()
         .filter_map(|one| one.stop.as_ref())
         .map(|stop| refused(stop.code().unwrap_or(Code::LedgerUnavailable), Some(stop.to_string())))
         .collect();
-    if refusals.is_empty() { refused_lookup(call, &Ended::Running) } else { refusals }
+    if refusals.is_empty() { refused_lookup(call, ended) } else { refusals }
 }
 
 /// A lookup that was refused explains why a guest failed; one that did not fail explains nothing.
@@ -305,7 +330,8 @@ fn refused_lookup(call: &Call, ended: &Ended) -> Vec<Seen> {
 /// What a call that left no row behind is told; only what is on record as not sent is proof.
 fn without_row(stop: &Stop) -> Fate {
     match stop {
-        Stop::NotSent(_) => Fate::NoEffect,
+        Stop::NotSent(_) => Fate::NoEffect(Nothing::NotReached),
+        Stop::NotSetUp(_) => Fate::NoEffect(Nothing::NotSetUp),
         Stop::Unsettled(detail) => Fate::Open(*detail),
         Stop::AwaitingApproval => Fate::Open(Detail::AwaitingApproval),
         _ => Fate::Open(Detail::InProgress),
@@ -313,14 +339,17 @@ fn without_row(stop: &Stop) -> Fate {
 }
 
 fn refused(code: Code, reason: Option<String>) -> Seen {
-    Seen { view: None, fate: Fate::Refused(code), reworded: false, reason }
+    Seen { view: None, fate: Fate::Refused(code), reworded: false, stuck: false, reason }
 }
 
 fn from_row(row: &Effect, before: bool) -> Seen {
+    // A reason is the provider's only where the provider answered.
+    let answered = row.attempts.last().is_some_and(|attempt| attempt.responded);
     let fate = match row.state {
         _ if row.frozen => Fate::Open(Detail::Frozen),
         StateTag::Done => Fate::Done { before },
-        StateTag::NoEffect => Fate::NoEffect,
+        StateTag::NoEffect if answered => Fate::NoEffect(Nothing::Refused),
+        StateTag::NoEffect => Fate::NoEffect(Nothing::NotReached),
         StateTag::Dispatched | StateTag::Responded => Fate::Open(Detail::InProgress),
         StateTag::Unknown => Fate::Open(Detail::Unknown),
         StateTag::Issued => Fate::Open(Detail::Issued),
@@ -328,9 +357,8 @@ fn from_row(row: &Effect, before: bool) -> Seen {
         StateTag::Planned | StateTag::AwaitingApproval => Fate::Open(Detail::AwaitingApproval),
         StateTag::Undone | StateTag::Revoked | StateTag::Superseded => Fate::Refused(Code::Revoked),
     };
-    // A reason is the provider's only where the provider answered.
-    let answered = row.attempts.last().is_some_and(|attempt| attempt.responded);
-    Seen { view: Some(view(row)), fate, reworded: false, reason: row.reason.clone().filter(|_| answered) }
+    let reason = row.reason.clone().filter(|_| answered);
+    Seen { view: Some(view(row)), fate, reworded: false, stuck: false, reason }
 }
 
 /// An effect as people and agents see it.

@@ -44,6 +44,9 @@ pub(crate) enum Stop {
     /// Nothing was sent since the ledger cannot be written.
     #[error("The ledger cannot be used, so nothing was sent: {0}.")]
     LedgerUnavailable(String),
+    /// Nothing was sent since the operator's set-up lacks something.
+    #[error("Nothing was sent: {0}.")]
+    NotSetUp(String),
     /// Nothing was sent, which is on record.
     #[error("Nothing was sent: {0}.")]
     NotSent(String),
@@ -69,6 +72,7 @@ impl Stop {
             | Self::Unsettled(_)
             | Self::AwaitingApproval
             | Self::NotSent(_)
+            | Self::NotSetUp(_)
             | Self::Unavailable(_) => return None,
         })
     }

@@ -49,6 +49,10 @@ impl Denied {
         Self { agent: format!("The operation {operation} is not permitted here."), operator, missing: None }
     }
 
+    fn unlisted(operator: String) -> Self {
+        Self { agent: "This component is not permitted to reach anything here.".into(), operator, missing: None }
+    }
+
     fn without_tenant(operator: String) -> Self {
         Self {
             agent: "The orchestrator did not say for which tenant this call is.".into(),
@@ -147,13 +151,10 @@ pub fn tenant(policy: &Policy, digest: &[u8; 32], given: &str) -> Result<String,
         policy.components.iter().flat_map(|rule| rule.tenants.iter().map(String::as_str)).collect();
     match (mine.first(), everyone.len()) {
         (Some(only), 1) => Ok((*only).to_owned()),
-        (None, _) => Err(Denied::new(
-            "asked for",
-            format!(
-                "no [[component]] of the policy is for {}; add one with `digest`, `tenants` and `grant`",
-                digest_text(digest)
-            ),
-        )),
+        (None, _) => Err(Denied::unlisted(format!(
+            "no [[component]] of the policy is for {}; add one with `digest`, `tenants` and `grant`",
+            digest_text(digest)
+        ))),
         (_, count) => Err(Denied::without_tenant(format!(
             "the context has no `tenant` and the policy names {count}; give one with --context tenant=NAME"
         ))),
