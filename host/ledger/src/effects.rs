@@ -113,10 +113,11 @@ impl Effects {
         parts.sort_by_key(|(offset, _)| *offset);
         let mut answer = Vec::new();
         for (offset, bytes) in parts {
-            self.join(&mut answer, Some(offset), bytes).await?;
+            self.join(&mut answer, offset, bytes).await?;
         }
         if let Some((tail, total, digest)) = whole {
-            self.join(&mut answer, None, tail).await?;
+            // Counted from the end: evidence that was stored late overlaps it.
+            self.join(&mut answer, total.saturating_sub(tail.len()), tail).await?;
             if answer.len() as u64 != total || sha256(&answer) != digest {
                 return Err(LedgerError::damaged("the parts of a raw answer do not make the whole"));
             }
@@ -126,10 +127,9 @@ impl Effects {
 
     /// Adds a part at its offset. The same bytes twice are one part: a host that was not told
     /// whether its evidence was stored may have stored it again.
-    async fn join(&self, answer: &mut Vec<u8>, offset: Option<u64>, part: &Stored) -> Result<(), LedgerError> {
+    async fn join(&self, answer: &mut Vec<u8>, offset: u64, part: &Stored) -> Result<(), LedgerError> {
         let bytes = self.ledger.load(part).await?;
-        let offset = offset.map_or(Ok(answer.len()), usize::try_from);
-        let known = offset.ok().and_then(|offset| answer.get(offset..));
+        let known = usize::try_from(offset).ok().and_then(|offset| answer.get(offset..));
         let overlap = known.map_or(0, |known| known.len().min(bytes.len()));
         match known {
             Some(known) if known[..overlap] == bytes[..overlap] => {

@@ -233,6 +233,9 @@ pub enum Event {
         digest: [u8; 32],
         sent_bytes: u64,
         ended: Ended,
+        /// The answer gives away the credential it was asked with.
+        #[serde(default)]
+        echoes: bool,
     },
     /// Not one application byte was handed over.
     NotSent {

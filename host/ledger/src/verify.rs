@@ -83,7 +83,7 @@ pub async fn verify(ledger: &dyn Ledger) -> Result<Report, LedgerError> {
     }
     match check.lists(ledger).await {
         // After a page that could not be read the store reads nothing more; the damage is what counts.
-        Err(error) if check.problems.is_empty() => return Err(error),
+        Err(error) if check.problems.is_empty() => Err(error),
         Err(_) | Ok(()) => Ok(check.report(ledger)),
     }
 }

@@ -168,15 +168,15 @@ pub(crate) struct Ledger {
 pub(crate) enum LedgerCommand {
     /// Create the ledger; the only way one comes into being
     Init,
-    /// List effects
+    /// List effects, the newest first
     #[command(
-        after_help = "Examples:\n  oncegate ledger list --state unknown\n  oncegate ledger list --json --limit 0 | jq .label"
+        after_help = "The newest is what was updated last. Every effect in these states is read to find it.\n\nExamples:\n  oncegate ledger list --state unknown\n  oncegate ledger list --json --limit 0 | jq .label"
     )]
     List {
         /// Only those in this state [possible values: planned, awaiting-approval, dispatched, responded, done, no-effect, issued, stranded, unknown, undone, revoked, superseded]
         #[arg(long)]
         state: Option<StateTag>,
-        /// At most so many; 0 for all
+        /// At most so many, the newest; 0 for all
         #[arg(long, default_value_t = 100)]
         limit: usize,
     },
@@ -197,11 +197,23 @@ pub(crate) enum LedgerCommand {
         #[arg(long)]
         confirm: bool,
     },
-    /// Check every record, chain and history
+    /// Check every record, chain and history, and the head marker
     #[command(
-        after_help = "Prints the digest over all heads: keep it elsewhere to notice a ledger that was replaced.\nExit code 6 if the ledger is damaged."
+        after_help = "Prints the digest over all heads: keep it elsewhere to notice a ledger that was replaced.\nExit code 6 if the ledger is damaged, is no ledger, or lacks what its head marker says."
     )]
     Verify,
+    /// Accept a ledger that is behind its head marker, or has none, as it is
+    #[command(
+        after_help = "Effects that the ledger does not know may happen again: that is what you decide. Find the newest\ncopy first. Actor and reason are recorded in the ledger.\n\nExample:\n  oncegate ledger trust --reason 'the disk died; this is the backup of 03:00, nothing ran since'"
+    )]
+    Trust {
+        /// Why this ledger is accepted
+        #[arg(long, value_name = "TEXT")]
+        reason: String,
+        /// Who decides it
+        #[arg(long, value_name = "NAME", env = "USER", hide_env_values = true)]
+        actor: Option<String>,
+    },
     /// Print all records as JSON lines
     Export,
 }

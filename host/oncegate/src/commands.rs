@@ -9,3 +9,4 @@ pub(crate) mod ledger;
 pub(crate) mod man;
 pub(crate) mod pack;
 pub(crate) mod policy;
+mod settling;

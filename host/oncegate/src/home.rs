@@ -10,6 +10,7 @@ use oncegate_sandbox::policy::Policy;
 use oncegate_sandbox::{Options, Sandbox};
 
 use crate::args::Global;
+use crate::exit::usage;
 
 /// Bytes of a policy; it is written by hand.
 const POLICY_BYTES_MAX: u64 = 4 << 20;
@@ -22,6 +23,9 @@ pub(crate) struct Home {
 
 impl Home {
     pub(crate) fn new(global: Global) -> anyhow::Result<Self> {
+        if let Some(url) = &global.ledger {
+            check_ledger_url(url)?;
+        }
         Ok(Self { directory: directory()?, global })
     }
 
@@ -53,8 +57,12 @@ impl Home {
             return Ok(Policy::default());
         }
         refuse_if_others_can_write(&file)?;
-        let text = read_text(&file, "the policy", POLICY_BYTES_MAX)?;
-        Ok(Policy::parse(&file.display().to_string(), &text)?)
+        Ok(Policy::parse(&file.display().to_string(), &self.policy_text()?)?)
+    }
+
+    /// The policy file's text.
+    pub(crate) fn policy_text(&self) -> anyhow::Result<String> {
+        read_text(&self.policy_file(), "the policy", POLICY_BYTES_MAX)
     }
 
     pub(crate) async fn ledger(&self) -> anyhow::Result<Arc<dyn Ledger>> {
@@ -78,6 +86,17 @@ impl Home {
         let policy = self.policy()?;
         let clock = Arc::new(now_ms);
         Ok(Sandbox::new(Options { policy, ledger, cache: self.cache(), clock })?)
+    }
+}
+
+/// A ledger that ends with the process would let every effect happen again in the next one.
+fn check_ledger_url(url: &str) -> anyhow::Result<()> {
+    match url.split_once(':') {
+        Some(("redb", path)) if !path.is_empty() => Ok(()),
+        Some(("memory", _)) => Err(usage(format!(
+            "--ledger {url}: a ledger in memory forgets what was done, and effects would happen again; use redb:PATH"
+        ))),
+        _ => Err(usage(format!("--ledger {url}: there is no such kind of ledger; use redb:PATH"))),
     }
 }
 
@@ -118,4 +137,20 @@ fn refuse_if_others_can_write(file: &Path) -> anyhow::Result<()> {
         bail!("the policy {} can be written by everybody; make it the operator's alone (chmod 600)", file.display());
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exit::Usage;
+
+    #[test]
+    fn a_ledger_is_a_file() {
+        assert!(check_ledger_url("redb:/var/lib/ledger.redb").is_ok());
+        for url in ["memory:", "memory:x", "redb:", "postgres://db/x", "ledger.redb", ""] {
+            let error = check_ledger_url(url).unwrap_err();
+            assert!(error.downcast_ref::<Usage>().is_some(), "{url}");
+            assert!(error.to_string().ends_with("use redb:PATH"), "{error}");
+        }
+    }
 }

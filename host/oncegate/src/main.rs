@@ -35,7 +35,7 @@ async fn run(args: Args) -> anyhow::Result<Exit> {
         Command::Inspect(args) => commands::inspect::run(&home, &args),
         Command::Pack(args) => commands::pack::run(&home, &args),
         Command::Check(args) => commands::check::run(&home, &args),
-        Command::Policy(args) => commands::policy::run(&home, &args),
+        Command::Policy(args) => commands::policy::run(&home, &args).await,
         Command::Ledger(args) => commands::ledger::run(&home, args).await,
         Command::Doctor => commands::doctor::run(&home).await,
         Command::Completions { shell } => commands::completions::run(shell),
@@ -46,7 +46,7 @@ async fn run(args: Args) -> anyhow::Result<Exit> {
 /// Warnings by default; `-v` adds what happened, `-vv` how.
 fn log_to_stderr(verbose: u8) {
     let level = match verbose {
-        0 => tracing::Level::ERROR,
+        0 => tracing::Level::WARN,
         1 => tracing::Level::INFO,
         _ => tracing::Level::DEBUG,
     };
@@ -55,7 +55,13 @@ fn log_to_stderr(verbose: u8) {
         .add_directive(directive("oncegate", level))
         .add_directive(directive("oncegate_sandbox", level))
         .add_directive(directive("oncegate_ledger", level));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).compact().init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(print::colours(&std::io::stderr()))
+        .with_target(false)
+        .compact()
+        .init();
 }
 
 fn directive(target: &str, level: tracing::Level) -> tracing_subscriber::filter::Directive {

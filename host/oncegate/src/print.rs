@@ -7,8 +7,11 @@ use std::io::{IsTerminal, Write};
 use anstyle::{AnsiColor, Style};
 use anyhow::Context;
 use comfy_table::presets::ASCII_FULL_CONDENSED;
-use comfy_table::{ContentArrangement, Table};
+use comfy_table::{ColumnConstraint, ContentArrangement, Table};
 use serde::Serialize;
+
+/// For a terminal that does not say how wide it is.
+const COLUMNS: u16 = 80;
 
 /// JSON with a line's end: one line when `compact`. Characters that steer a terminal are escaped.
 pub(crate) fn json(value: &impl Serialize, compact: bool) -> anyhow::Result<String> {
@@ -73,7 +76,7 @@ pub(crate) enum Tone {
 impl Tone {
     /// The text in this tone on a terminal, as it is elsewhere.
     pub(crate) fn paint(self, text: &str) -> String {
-        if self == Self::Plain || !colours() {
+        if self == Self::Plain || !colours(&std::io::stdout()) {
             return text.to_owned();
         }
         let style = self.style();
@@ -101,9 +104,10 @@ impl Tone {
     }
 }
 
-fn colours() -> bool {
+/// Whether colours may be written there.
+pub(crate) fn colours(to: &impl IsTerminal) -> bool {
     let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    !unwanted && std::env::var_os("TERM").is_none_or(|term| term != "dumb") && std::io::stdout().is_terminal()
+    !unwanted && std::env::var_os("TERM").is_none_or(|term| term != "dumb") && to.is_terminal()
 }
 
 /// One cell of a table.
@@ -138,9 +142,15 @@ fn tabbed(header: &[&str], rows: &[Vec<Cell>]) -> String {
 }
 
 fn drawn(header: &[&str], rows: &[Vec<Cell>]) -> String {
-    let colours = colours();
+    let width = Table::new().width().filter(|width| *width > 0).unwrap_or(COLUMNS);
+    drawn_within(width, header, rows)
+}
+
+/// The first column says which row it is, so it is never broken.
+fn drawn_within(width: u16, header: &[&str], rows: &[Vec<Cell>]) -> String {
+    let colours = colours(&std::io::stdout());
     let mut table = Table::new();
-    table.load_style(ASCII_FULL_CONDENSED);
+    table.load_style(ASCII_FULL_CONDENSED).set_width(width);
     table.set_content_arrangement(ContentArrangement::Dynamic).set_header(header.to_vec());
     for row in rows {
         table.add_row(row.iter().map(|cell| {
@@ -150,6 +160,9 @@ fn drawn(header: &[&str], rows: &[Vec<Cell>]) -> String {
                 None => drawn,
             }
         }));
+    }
+    if let Some(first) = table.column_mut(0) {
+        first.set_constraint(ColumnConstraint::ContentWidth);
     }
     table.to_string()
 }
@@ -170,6 +183,14 @@ mod tests {
         let text = json(&value, true).unwrap();
         assert_eq!(text, "{\"a\":\"x\\u009by\\u202ez\\udb40\\udc41é\"}\n");
         assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), value);
+    }
+
+    #[test]
+    fn a_key_stays_whole_in_a_narrow_terminal() {
+        let rows = [vec![Cell::new("3f9a00112233"), Cell::new("refund R-1001 of a very long name indeed")]];
+        let text = drawn_within(30, &["key", "label"], &rows);
+        assert!(text.contains("3f9a00112233"), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 30), "{text}");
     }
 
     #[test]

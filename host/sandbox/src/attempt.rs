@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use oncegate_contract::{Contract, EffectKey, Operation, Request, Verdict};
+use oncegate_contract::{Contract, EffectKey, Field, Operation, Request, Role, Source, Verdict};
 use oncegate_ledger::LedgerError;
 use oncegate_ledger::state::{Effect, ResendTerms, StateTag, may_resend};
 use oncegate_ledger::{Append, Dispatch, Effects, EffectsError, Ended, Event, Expect, Outcome, StreamKind};
@@ -23,12 +23,16 @@ use crate::policy::Grant;
 use crate::settle;
 use crate::stop::Stop;
 
-/// Tries to store an answer that has come while the ledger refuses; the bytes are in memory only.
-const RECORD_TRIES: u32 = 20;
+/// Tries to store an answer that has come while the ledger refuses, some ten minutes: the bytes are in
+/// memory only, and a disk that is full is given time.
+const RECORD_TRIES: u32 = 600;
 /// Pause between them, growing up to a second.
 const RECORD_PAUSE: Duration = Duration::from_millis(50);
 /// Kept back from a provider's dedupe window: clocks differ, and a send takes time.
 const RESEND_MARGIN: Duration = Duration::from_secs(120);
+/// Records read at once, and how often, when the latest stamp is looked for.
+const STAMP_PAGE: usize = 500;
+const STAMP_PAGES_MAX: usize = 400;
 /// How far this host's clock may be behind.
 const CLOCK_ERROR: Duration = Duration::from_secs(5);
 
@@ -80,7 +84,9 @@ pub(crate) async fn draft(
     let secret = lookup::secret(grant).await?;
     let contract = wanted.call.contract();
     contract_seen(wanted.book, contract, also).await?;
-    for fetch in &wanted.fetches {
+    // Only what tells which effect this is; a lookup that many effects share finds none of them.
+    let naming: Vec<&str> = operation.fields.iter().filter_map(key_lookup).collect();
+    for fetch in wanted.fetches.iter().filter(|fetch| naming.contains(&fetch.fetched.operation.as_str())) {
         lookup_resolved(wanted.book, fetch.digest, &wanted.key, also).await?;
     }
     let salt: [u8; 16] = rand::rng().random();
@@ -133,6 +139,14 @@ pub(crate) async fn draft(
     })
 }
 
+/// The lookup that a key part comes from.
+fn key_lookup(field: &Field) -> Option<&str> {
+    match &field.source {
+        Source::Lookup { operation, .. } if field.role == Role::Key => Some(operation),
+        _ => None,
+    }
+}
+
 fn version(host: &Host, secret: Option<&Credential>, grant: &Grant) -> Option<(String, [u8; 8])> {
     let name = grant.credential.as_ref()?.name.clone();
     Some((name, host.cache.version_of(secret?.bytes())))
@@ -153,8 +167,11 @@ pub(crate) async fn draft_resend(
     let secret = lookup::secret(grant).await.map_err(|stop| stop.to_string())?;
     let credential = version(host, secret.as_ref(), grant);
     let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    // The statement that was sent under, and today's: the smaller window counts.
+    let contract = host.contract(book, first.contract).await.map_err(|error| error.to_string())?;
+    let then = contract.operations.get(&first.operation).and_then(|operation| operation.provider.window);
     let terms = ResendTerms {
-        window_ms: operation.provider.window.map(millis),
+        window_ms: operation.provider.window.min(then).map(millis),
         margin_ms: millis(RESEND_MARGIN + host.policy.limits.request_deadline),
         latest_clock_ms: (host.now)().saturating_add(millis(CLOCK_ERROR)),
         same_request: <[u8; 32]>::from(Sha256::digest(&stored)) == first.request_digest,
@@ -162,6 +179,10 @@ pub(crate) async fn draft_resend(
         same_url: grant.url == first.url,
     };
     may_resend(row, &terms)?;
+    let latest = latest_stamp(book, key).await?;
+    if latest > terms.latest_clock_ms {
+        return Err("this host's clock is behind the ledger's stamps, so no window can be told".to_owned());
+    }
     let dispatch =
         Dispatch { attempt: rand::rng().random(), host: book.me.id(), at: (host.now)(), resend: true, ..first.clone() };
     Ok(Draft {
@@ -174,6 +195,21 @@ pub(crate) async fn draft_resend(
         allow_private: grant.allow_private,
         send_until: Instant::now() + host.policy.limits.send_within,
     })
+}
+
+/// The highest stamp in the ledger since the effect was first dispatched. A clock that was set back
+/// since then shows here, and one that was ahead at the dispatch shows in the row's own stamps.
+async fn latest_stamp(book: &Book, key: [u8; 32]) -> Result<u64, String> {
+    let failed = |error: LedgerError| error.to_string();
+    let mut from = book.effects.history(key).await.map_err(failed)?.first().map_or(0, |record| record.seq);
+    let mut latest = 0;
+    for _ in 0..STAMP_PAGES_MAX {
+        let page = book.effects.ledger.scan(from, STAMP_PAGE).await.map_err(failed)?;
+        let Some(last) = page.last() else { return Ok(latest) };
+        from = last.seq + 1;
+        latest = page.iter().filter_map(|record| record.event.at()).fold(latest, u64::max);
+    }
+    Err("too much has happened since to tell what time it is".to_owned())
 }
 
 /// Keeps the contract that this row will be judged by.
@@ -213,8 +249,11 @@ pub(crate) async fn run(host: Arc<Host>, mut draft: Draft) -> Result<Option<Effe
     let sent = send(&host, book, &draft).await;
     let effect = record(&host, book, &draft, sent).await?;
     drop(running);
-    let effect =
-        if effect.state == StateTag::Responded { classify(&host, book, draft.key, effect).await? } else { effect };
+    let effect = if effect.state == StateTag::Responded {
+        classify(&host, book, draft.key, effect, draft.secret.as_ref()).await?
+    } else {
+        effect
+    };
     if settle::wants_confirmation(&effect) {
         host.tasks.spawn(settle::confirm(Arc::clone(&host), draft.key, draft.dispatch.component));
     }
@@ -314,8 +353,8 @@ async fn record(
 /// The whole answer, less what is stored as evidence already.
 async fn responded(book: &Book, draft: &Draft, exchange: Exchange, at: u64) -> Result<Event, AttemptError> {
     let attempt = draft.dispatch.attempt;
-    // What the ledger has counts, not what was handed to it.
-    let stored = evidence_bytes(book, draft.key, attempt).await.unwrap_or(exchange.witnessed).min(exchange.raw.len());
+    // What the ledger has counts, not what was handed to it; where it cannot say, everything is stored.
+    let stored = evidence_bytes(book, draft.key, attempt).await.unwrap_or(0).min(exchange.raw.len());
     Ok(Event::Responded {
         attempt,
         at,
@@ -323,6 +362,7 @@ async fn responded(book: &Book, draft: &Draft, exchange: Exchange, at: u64) -> R
         total: exchange.raw.len() as u64,
         digest: Sha256::digest(&exchange.raw).into(),
         sent_bytes: exchange.sent_bytes,
+        echoes: draft.secret.as_ref().is_some_and(|secret| secret.is_in(&exchange.raw)),
         ended: match exchange.end {
             End::Complete => Ended::Complete,
             End::Truncated => Ended::Truncated,
@@ -377,11 +417,17 @@ pub(crate) async fn lost(
 }
 
 /// Step h: judges the stored bytes by the contract they were asked under.
-pub(crate) async fn classify(host: &Host, book: &Book, key: [u8; 32], row: Effect) -> Result<Effect, AttemptError> {
+pub(crate) async fn classify(
+    host: &Host,
+    book: &Book,
+    key: [u8; 32],
+    row: Effect,
+    secret: Option<&Credential>,
+) -> Result<Effect, AttemptError> {
     let mut row = row;
     while let Some(attempt) = row.unclassified_attempt().map(|attempt| attempt.id) {
         let at = (host.now)();
-        let event = match judge(host, book, key, &row, attempt).await? {
+        let event = match judge(host, book, key, &row, attempt, secret).await? {
             Ok(outcome) => Event::Classified { attempt, at, outcome },
             Err(why) => Event::ClassifyFailed { attempt, at, why },
         };
@@ -403,39 +449,60 @@ async fn judge(
     key: [u8; 32],
     row: &Effect,
     attempt: [u8; 16],
+    secret: Option<&Credential>,
 ) -> Result<Result<Outcome, String>, AttemptError> {
     let Some(dispatch) = row.dispatch.as_deref() else { return Ok(Err("the row has no dispatch".to_owned())) };
     let contract = host.contract(book, dispatch.contract).await?;
     let Some(operation) = contract.operations.get(&dispatch.operation).cloned() else {
         return Ok(Err("the contract has no such operation".to_owned()));
     };
-    let raw = book.effects.raw_answer(key, attempt).await.map_err(EffectsError::from)?;
-    let complete = ended_complete(book, key, attempt).await?;
+    let raw = match book.effects.raw_answer(key, attempt).await {
+        Ok(raw) => raw,
+        // Bytes that cannot be had again say nothing; the row goes on as unknown.
+        Err(error @ (LedgerError::Damaged { .. } | LedgerError::Gone { .. })) => return Ok(Err(error.to_string())),
+        Err(error) => return Err(EffectsError::from(error).into()),
+    };
+    let complete = answered(book, key, attempt).await?.is_some_and(|answered| answered.complete);
     let judged = tokio::spawn(async move {
         match http::parse(&operation.method, &raw, complete).await {
             Ok(answer) => oncegate_contract::classify(&operation, &answer),
             Err(error) => Verdict::Unknown { why: error.to_string() },
         }
     });
-    let secret = host.secret_of(Some(dispatch)).await;
-    // What gives the secret away is kept as a digest: a blank makes any text one that is not shown.
-    let hide = |text: String| match &secret {
-        Some(secret) if secret.is_in(&text) => oncegate_contract::safe_text(&format!("{text} ")),
-        _ => text,
-    };
-    Ok(match judged.await {
-        Ok(Verdict::Done { receipt }) => Ok(Outcome::Done { receipt: hide(receipt) }),
-        Ok(Verdict::Issued { receipt }) => Ok(Outcome::Issued { receipt: receipt.map(hide) }),
-        Ok(Verdict::NoEffect { reason }) => Ok(Outcome::NoEffect { reason: hide(reason) }),
-        Ok(Verdict::Unknown { why }) => Ok(Outcome::Unknown { why }),
-        Err(_) => Err("judging the answer panicked".to_owned()),
-    })
+    Ok(judged
+        .await
+        .map_or_else(|_| Err("judging the answer panicked".to_owned()), |verdict| Ok(hidden(verdict, secret))))
 }
 
-pub(crate) async fn ended_complete(book: &Book, key: [u8; 32], attempt: [u8; 16]) -> Result<bool, AttemptError> {
+/// What gives the secret away is kept as a digest: a blank makes any text one that is not shown.
+fn hidden(verdict: Verdict, secret: Option<&Credential>) -> Outcome {
+    let hide = |text: String| match secret {
+        Some(secret) if secret.is_in(text.as_bytes()) => oncegate_contract::safe_text(&format!("{text} ")),
+        _ => text,
+    };
+    match verdict {
+        Verdict::Done { receipt } => Outcome::Done { receipt: hide(receipt) },
+        Verdict::Issued { receipt } => Outcome::Issued { receipt: receipt.map(hide) },
+        Verdict::NoEffect { reason } => Outcome::NoEffect { reason: hide(reason) },
+        Verdict::Unknown { why } => Outcome::Unknown { why },
+    }
+}
+
+/// How an attempt's answer came.
+pub(crate) struct Answered {
+    /// It is whole.
+    pub(crate) complete: bool,
+    /// It gives away the credential it was asked with.
+    pub(crate) echoes: bool,
+}
+
+pub(crate) async fn answered(book: &Book, key: [u8; 32], attempt: [u8; 16]) -> Result<Option<Answered>, AttemptError> {
     let history = book.effects.history(key).await.map_err(EffectsError::from)?;
-    Ok(history.iter().any(|record| {
-        matches!(&record.event, Event::Responded { attempt: id, ended: Ended::Complete, .. } if *id == attempt)
+    Ok(history.iter().find_map(|record| match &record.event {
+        Event::Responded { attempt: id, ended, echoes, .. } if *id == attempt => {
+            Some(Answered { complete: *ended == Ended::Complete, echoes: *echoes })
+        }
+        _ => None,
     }))
 }
 

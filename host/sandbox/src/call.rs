@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use oncegate_contract::{Contract, EffectClass, Fetched, FieldError, Operation, Sources, Value};
 
 use crate::host::Host;
-use crate::limits::Limits;
+use crate::limits::{LOOKUP_BYTES_MAX, Limits};
 use crate::load::Loaded;
 use crate::lookup;
 use crate::outcome::Code;
@@ -29,7 +29,7 @@ pub(crate) struct Call {
 #[derive(Default)]
 struct Progress {
     host_calls: u32,
-    fetches: Vec<Fetch>,
+    fetches: Vec<Arc<Fetch>>,
     asked: Vec<Asked>,
     lookup_stop: Option<Stop>,
     closed: bool,
@@ -130,7 +130,7 @@ impl Call {
         &self,
         operation: &Operation,
         given: &[(String, Value)],
-    ) -> Result<(oncegate_contract::Resolved, Vec<Fetch>), Stop> {
+    ) -> Result<(oncegate_contract::Resolved, Vec<Arc<Fetch>>), Stop> {
         let fetches = self.progress().fetches.clone();
         let lookups: Vec<Fetched> = fetches.iter().map(|fetch| fetch.fetched.clone()).collect();
         let sources = Sources { context: &self.context, arguments: &self.arguments, lookups: &lookups, given };
@@ -156,16 +156,18 @@ impl Call {
         if ordinal >= self.limits.lookups_max as usize {
             return Err(Stop::Limit("lookups".to_owned()));
         }
+        let used: usize = self.progress().fetches.iter().map(|fetch| fetch.raw.len()).sum();
+        let room = LOOKUP_BYTES_MAX.saturating_sub(used);
         let (resolved, _) = self.resolve(operation, &given)?;
         let grant = self.grant(operation).map_err(denied)?;
-        let found = lookup::send(&self.host, operation, &grant, &resolved, self.tenant()).await?;
+        let found = lookup::send(&self.host, operation, &grant, &resolved, self.tenant(), room).await?;
         let fetched = Fetched {
             fetch: u32::try_from(ordinal).unwrap_or(u32::MAX),
             operation: name.to_owned(),
             found: oncegate_contract::found(operation, &found.answer),
             body: oncegate_contract::parse_json(&found.answer.body).unwrap_or(serde_json::Value::Null),
         };
-        self.progress().fetches.push(Fetch { fetched, digest: found.digest, raw: found.raw });
+        self.progress().fetches.push(Arc::new(Fetch { fetched, digest: found.digest, raw: found.raw }));
         Ok(self.reply(operation, found.answer, false, None))
     }
 
@@ -259,7 +261,7 @@ impl Call {
         self.progress().lookup_stop.clone()
     }
 
-    pub(crate) fn lookups(&self) -> Vec<Fetch> {
+    pub(crate) fn lookups(&self) -> Vec<Arc<Fetch>> {
         self.progress().fetches.clone()
     }
 

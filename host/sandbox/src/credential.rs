@@ -82,6 +82,11 @@ impl Credential {
         self.secret.expose_secret().as_bytes()
     }
 
+    /// Takes the secret out of bytes, in place: framing and offsets stay as they are.
+    pub(crate) fn scrub_bytes(&self, bytes: Vec<u8>) -> Vec<u8> {
+        scrub(bytes, self.bytes())
+    }
+
     /// Takes the secret out of an answer that a guest may see.
     pub(crate) fn scrub(&self, answer: &mut Answer) {
         let secret = self.bytes();
@@ -91,9 +96,9 @@ impl Credential {
         }
     }
 
-    /// Whether a provider's identifier gives the secret away; then it is told as its digest.
-    pub(crate) fn is_in(&self, text: &str) -> bool {
-        memmem::find(text.as_bytes(), self.bytes()).is_some()
+    /// Whether these bytes give the secret away.
+    pub(crate) fn is_in(&self, bytes: &[u8]) -> bool {
+        memmem::find(bytes, self.bytes()).is_some()
     }
 }
 

@@ -105,16 +105,17 @@ fn value(field: Field) -> Result<(String, Value), String> {
     if size > VALUE_BYTES_MAX || field.name.len() > VALUE_BYTES_MAX {
         return Err(format!("a field holds {size} bytes; at most {VALUE_BYTES_MAX} can be sent"));
     }
-    let value = match field.value {
-        types::Value::Text(text) => Value::Text(text),
-        types::Value::Integer(number) => Value::Integer(number),
-        types::Value::Decimal(text) => Value::Decimal(text),
-        types::Value::Boolean(truth) => Value::Boolean(truth),
-        types::Value::Json(text) => Value::Json(
-            serde_json::from_str(&text).map_err(|error| format!("{}: not a JSON document: {error}", field.name))?,
-        ),
-        types::Value::Bytes(bytes) => Value::Bytes(bytes),
-    };
+    let value =
+        match field.value {
+            types::Value::Text(text) => Value::Text(text),
+            types::Value::Integer(number) => Value::Integer(number),
+            types::Value::Decimal(text) => Value::Decimal(text),
+            types::Value::Boolean(truth) => Value::Boolean(truth),
+            types::Value::Json(text) => Value::Json(serde_json::from_str(&text).map_err(|error| {
+                format!("{}: not a JSON document: {error}", oncegate_contract::safe_text(&field.name))
+            })?),
+            types::Value::Bytes(bytes) => Value::Bytes(bytes),
+        };
     Ok((field.name, value))
 }
 

@@ -93,7 +93,7 @@ impl Host {
         effect.attempts.last().map_or(Sender::Stopped, |attempt| self.sender_of(book, attempt))
     }
 
-    fn sender_of(&self, book: &Book, attempt: &Attempt) -> Sender {
+    pub(crate) fn sender_of(&self, book: &Book, attempt: &Attempt) -> Sender {
         if attempt.host == book.me.id() {
             let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).contains(&attempt.id);
             return if running { Sender::Running } else { self.saw_stop(attempt.id) };
@@ -120,9 +120,9 @@ impl Host {
         if all { since.min().flatten() } else { None }
     }
 
-    /// The secret that a row was sent with, as far as it can be read now, to keep it from guests.
+    /// The secret that a row was sent with, if it is still the one that can be read.
     pub(crate) async fn secret_of(&self, dispatch: Option<&Dispatch>) -> Option<Credential> {
-        let (name, _) = dispatch?.credential.as_ref()?;
+        let (name, version) = dispatch?.credential.as_ref()?;
         let rule = self.policy.credentials.get(name)?;
         let usage = CredentialUse {
             name: name.clone(),
@@ -131,7 +131,8 @@ impl Host {
             format: rule.format.clone(),
         };
         let read = Credential::read(&usage).await;
-        read.inspect_err(|error| tracing::warn!(%error, "an answer cannot be scrubbed of a secret")).ok()
+        let read = read.inspect_err(|error| tracing::warn!(%error, "an answer cannot be scrubbed of a secret"));
+        read.ok().filter(|secret| self.cache.version_of(secret.bytes()) == *version)
     }
 
     /// A contract that rows were dispatched under, from the ledger.

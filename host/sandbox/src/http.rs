@@ -139,9 +139,9 @@ pub async fn exchange(
         let stream = secure(&target, stream, deadline).await?;
         // The handshake took time: the fence and the deadline are looked at again.
         witness.before_first_byte().await.map_err(NotSent::Stopped)?;
-        Ok(converse(Tapped::new(stream, tap.clone()), message, tap, patience, witness).await)
+        Ok(converse(Tapped::new(stream, tap.clone(), true), message, tap, patience, witness).await)
     } else {
-        Ok(converse(Tapped::new(stream, tap.clone()), message, tap, patience, witness).await)
+        Ok(converse(Tapped::new(stream, tap.clone(), false), message, tap, patience, witness).await)
     }
 }
 

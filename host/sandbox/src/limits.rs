@@ -27,6 +27,9 @@ pub const HOSTCALL_BYTES_MAX: usize = 4 * MIB;
 pub const HANDLES_MAX: usize = 1_000;
 /// Bytes of randomness a guest may ask for at once.
 pub const RANDOM_BYTES_MAX: u64 = 4_096;
+/// Bytes of all lookups' answers of one call together: they are kept until the call ends, as what its
+/// fields are resolved from.
+pub const LOOKUP_BYTES_MAX: usize = 24 * MIB;
 /// How often a running guest is looked at.
 pub const EPOCH_TICK: Duration = Duration::from_millis(1);
 

@@ -30,6 +30,7 @@ pub(crate) async fn send(
     grant: &Grant,
     resolved: &Resolved,
     tenant: &str,
+    bytes_max: usize,
 ) -> Result<Found, Stop> {
     if !SAFE_METHODS.contains(&operation.method.as_str()) {
         return Err(Stop::NotPermitted("lookups by other methods than GET and HEAD are not permitted".to_owned()));
@@ -41,19 +42,24 @@ pub(crate) async fn send(
         Some(secret) => vec![secret.header().map_err(|error| unavailable(error.to_string()))?],
         None => Vec::new(),
     };
-    let patience = patience(&host.policy.limits);
+    let limits = &host.policy.limits;
+    let patience = Patience { answer_bytes_max: bytes_max.min(limits.evidence_bytes_max), ..patience(limits) };
     let sent = http::exchange(&request, &headers, grant.allow_private, patience, &mut Reader)
         .await
         .map_err(|error| logged(&operation.name, &error))?;
+    if sent.end == http::End::TooLarge {
+        return Err(Stop::Limit("lookup-bytes".to_owned()));
+    }
     if sent.end != http::End::Complete {
         tracing::warn!(operation = %operation.name, end = ?sent.end, error = ?sent.error, "a lookup was not answered");
         return Err(unavailable("the provider did not answer in time".to_owned()));
     }
-    let mut answer =
-        http::parse(&request.method, &sent.raw, true).await.map_err(|error| logged(&operation.name, &error))?;
-    if let Some(secret) = &secret {
-        secret.scrub(&mut answer);
-    }
+    // No row and no guest ever holds the secret: a lookup's answer is kept without it from the start.
+    let raw = match &secret {
+        Some(secret) => secret.scrub_bytes(sent.raw),
+        None => sent.raw,
+    };
+    let answer = http::parse(&request.method, &raw, true).await.map_err(|error| logged(&operation.name, &error))?;
     let digest = digest(&[
         tenant.as_bytes(),
         grant.account.as_bytes(),
@@ -61,7 +67,7 @@ pub(crate) async fn send(
         request.url.as_bytes(),
         &request.body,
     ]);
-    Ok(Found { answer, digest, raw: sent.raw })
+    Ok(Found { answer, digest, raw })
 }
 
 /// The credential of a grant, read now.

@@ -234,16 +234,18 @@ pub fn outcome(ended: Ended, seen: &[Seen], effects_declared: u32) -> Outcome {
         retry_after: None,
         message: String::new(),
     };
-    if let Some((code, reason)) = refusal(seen) {
-        return refuse(outcome, code, reason);
-    }
+    // What may have happened comes before what was refused beside it: an agent that hears "refused"
+    // looks for another way.
     if let Some(detail) = open(seen) {
         return pend(outcome, detail, seen);
+    }
+    let done = count(seen, |fate| matches!(fate, Fate::Done { .. }));
+    if let Some((code, reason)) = refusal(seen) {
+        return refused_beside(outcome, seen, done, effects_declared, code, reason);
     }
     if ended == Ended::Running {
         return pend(outcome, Detail::InProgress, seen);
     }
-    let done = count(seen, |fate| matches!(fate, Fate::Done { .. }));
     let returned = matches!(ended, Ended::Returned(_));
     if seen.is_empty() {
         return without_effects(outcome, ended, effects_declared);
@@ -256,6 +258,30 @@ pub fn outcome(ended: Ended, seen: &[Seen], effects_declared: u32) -> Outcome {
     }
     outcome.next_action = NextAction::CallAgain;
     pend(outcome, Detail::Incomplete, seen)
+}
+
+/// A refusal in a call that has done something: the one effect of a tool is told, the rest is said to
+/// be incomplete.
+fn refused_beside(
+    mut outcome: Outcome,
+    seen: &[Seen],
+    done: usize,
+    effects_declared: u32,
+    code: Code,
+    reason: Option<String>,
+) -> Outcome {
+    if done == 0 {
+        return refuse(outcome, code, reason);
+    }
+    if effects_declared == 1 {
+        let told: Vec<_> = seen.iter().filter(|one| matches!(one.fate, Fate::Done { .. })).cloned().collect();
+        return all_done(outcome, &told);
+    }
+    outcome = pend(outcome, Detail::Incomplete, seen);
+    outcome.code = Some(code);
+    outcome.next_action = NextAction::AskPerson;
+    outcome.message = format!("{done} effects are done; another was refused and was not sent.");
+    outcome
 }
 
 fn count(seen: &[Seen], is: impl Fn(&Fate) -> bool) -> usize {
@@ -455,6 +481,14 @@ mod tests {
             (Ended::Limit("wall-time".to_owned()), vec![], 1, (Status::Refused, None, Some(Code::ToolLimit))),
             (Ended::Running, vec![], 1, (Status::Pending, Some(Detail::InProgress), None)),
             (Ended::Running, vec![NOW], 2, (Status::Pending, Some(Detail::InProgress), None)),
+            (ok(), vec![NOW, Fate::Refused(Code::ToolLimit)], 1, (Status::Done, None, None)),
+            (
+                ok(),
+                vec![NOW, Fate::Refused(Code::ToolLimit)],
+                2,
+                (Status::Pending, Some(Detail::Incomplete), Some(Code::ToolLimit)),
+            ),
+            (ok(), vec![UNKNOWN, Fate::Refused(Code::ToolLimit)], 1, (Status::Pending, Some(Detail::Unknown), None)),
             (ok(), vec![Fate::Refused(Code::Revoked)], 1, (Status::Refused, None, Some(Code::Revoked))),
         ] {
             assert_eq!(status(ended.clone(), &fates, declared), want, "{ended:?} {fates:?} {declared}");

@@ -40,11 +40,9 @@ pub(crate) struct Wanted<'a> {
     pub(crate) book: &'a Book,
     pub(crate) operation: &'a Operation,
     pub(crate) resolved: Resolved,
-    pub(crate) fetches: Vec<Fetch>,
+    pub(crate) fetches: Vec<Arc<Fetch>>,
     pub(crate) account: String,
     pub(crate) recipe: [u8; 32],
-    /// The recipe's stream, where no recipe is bound yet.
-    unbound: Option<StreamId>,
     pub(crate) epoch: u32,
     pub(crate) key: EffectKey,
 }
@@ -61,12 +59,14 @@ pub(crate) async fn perform(
     let account = policy::account(&call.host.policy, operation)
         .ok_or_else(|| Stop::NotPermitted("this operation is not permitted".to_owned()))?;
     let book = call.host.book()?;
+    let admitted = policy::admit(&call.host.policy, &call.component.description.digest, call.tenant());
+    admitted.map_err(denied)?;
     let recipe = oncegate_contract::recipe(operation);
     let key = key_of(call, operation, &account, &resolved, 0)?;
     asked.key = Some(key.0);
     // Before any row answers: a key that another recipe happens to give is not the same effect.
-    let unbound = check_recipe(call, book, operation, &recipe).await?;
-    let mut wanted = Wanted { call, book, operation, resolved, fetches, account, recipe, unbound, epoch: 0, key };
+    check_recipe(call, book, operation, &recipe).await?;
+    let mut wanted = Wanted { call, book, operation, resolved, fetches, account, recipe, epoch: 0, key };
     for _ in 0..EPOCHS_MAX {
         asked.key = Some(wanted.key.0);
         call.count_effect(&wanted.key.0)?;
@@ -168,7 +168,7 @@ impl Wanted<'_> {
         attach_until: Instant,
         settled: &mut bool,
     ) -> Result<Step, Stop> {
-        let differing = self.differing(row.as_ref());
+        let differing = self.differing(row.as_ref()).await?;
         let sender = row.as_ref().map_or(state::Sender::Stopped, |row| self.call.host.sender(self.book, row));
         let answer = state::answer(row.as_ref(), &differing, sender);
         let answer = match answer {
@@ -185,7 +185,7 @@ impl Wanted<'_> {
             Answer::InProgress => self.attach(&row, attach_until).await,
             Answer::SenderLost => self.lost(&row, sender).await,
             Answer::Classify => {
-                attempt::classify(&self.call.host, self.book, self.key.0, row).await.map_err(attempt_stop)?;
+                attempt::classify(&self.call.host, self.book, self.key.0, row, None).await.map_err(attempt_stop)?;
                 Ok(Step::Again)
             }
             Answer::Settle | Answer::Issued => self.settle(row, settled).await,
@@ -199,9 +199,17 @@ impl Wanted<'_> {
     }
 
     /// Bound fields that differ from what the row was dispatched with.
-    fn differing(&self, row: Option<&Effect>) -> Vec<String> {
-        let Some((salt, fields)) = row.and_then(Effect::fingerprint) else { return Vec::new() };
-        Fingerprint { salt: *salt, fields: fields.to_vec() }.differing(&self.resolved)
+    async fn differing(&self, row: Option<&Effect>) -> Result<Vec<String>, Stop> {
+        let Some((salt, fields)) = row.and_then(Effect::fingerprint) else { return Ok(Vec::new()) };
+        let mut differing = Fingerprint { salt: *salt, fields: fields.to_vec() }.differing(&self.resolved);
+        let dispatch = row.and_then(|row| row.dispatch.as_deref());
+        if let Some(older) = dispatch.filter(|dispatch| dispatch.contract != self.call.contract().digest()) {
+            // The row is judged by its own contract: a field that one did not have cannot differ.
+            let contract = self.call.host.contract(self.book, older.contract).await.map_err(attempt_stop)?;
+            let operation = contract.operations.get(&older.operation);
+            differing.retain(|name| operation.is_none_or(|operation| operation.field(name).is_some()));
+        }
+        Ok(differing)
     }
 
     async fn replay(&self, row: &Effect) -> Result<Reply, Stop> {
@@ -319,11 +327,15 @@ impl Wanted<'_> {
     /// The recipe and the account that this owner's effects are bound to: checked, or bound now.
     async fn bindings(&self, grant: &policy::Grant) -> Result<Vec<Append>, Stop> {
         let mut also = Vec::new();
-        if let Some(id) = self.unbound {
+        if let Some(id) = check_recipe(self.call, self.book, self.operation, &self.recipe).await? {
             let event = Event::RecipeBound { recipe: self.recipe, contract: self.call.contract().digest() };
             also.push(append(id, Expect::Version(0), event));
         }
-        let stream_id = stream(StreamKind::Account, &[self.account.as_bytes(), self.operation.endpoint.as_bytes()]);
+        // By what is done for whom, not by the account's label: a changed label would make every key new.
+        let action = self.operation.action.as_deref().unwrap_or_default();
+        let owner = self.call.contract().component.name.as_str();
+        let parts = [self.call.tenant().as_bytes(), owner.as_bytes(), action.as_bytes()];
+        let stream_id = stream(StreamKind::Account, &parts);
         let now = Event::AccountBound {
             account: self.account.clone(),
             endpoint: self.operation.endpoint.clone(),

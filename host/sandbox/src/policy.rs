@@ -13,7 +13,7 @@ mod units;
 use std::collections::BTreeMap;
 use std::fmt;
 
-pub use decide::{Denied, Grant, account, decide, tenant};
+pub use decide::{Denied, Grant, account, admit, decide, tenant};
 pub use units::digest_of;
 
 use crate::describe::Description;

@@ -1,15 +1,17 @@
 //! The stored answer of a settled effect, as the guest of a later call is given it.
 
 use oncegate_contract::{Answer, Operation, Settle};
-use oncegate_ledger::state::Effect;
+use oncegate_ledger::state::{Attempt, Effect, StateTag};
 use oncegate_ledger::{EffectsError, Event, Outcome, SettleVerdict};
 
-use crate::attempt::{AttemptError, ended_complete};
+use crate::attempt::{AttemptError, answered};
 use crate::host::{Book, Host};
 use crate::http;
 
-/// The answer that decided the row, without the secret it was asked with; for a row that a lookup
-/// settled, the object that was found.
+/// The answer that decided the row; for a row that a lookup settled, the object that was found.
+///
+/// An answer that gives its credential away is given without it, and where that cannot be made sure of,
+/// not at all.
 pub(crate) async fn answer(
     host: &Host,
     book: &Book,
@@ -17,28 +19,32 @@ pub(crate) async fn answer(
     row: &Effect,
     operation: &Operation,
 ) -> Result<Answer, AttemptError> {
-    let mut answer = stored(book, key, row, operation).await?;
-    if let Some(secret) = host.secret_of(row.dispatch.as_deref()).await {
-        secret.scrub(&mut answer);
-    }
-    Ok(answer)
-}
-
-async fn stored(book: &Book, key: [u8; 32], row: &Effect, operation: &Operation) -> Result<Answer, AttemptError> {
-    let decided = row
-        .attempts
-        .iter()
-        .rev()
-        .find(|attempt| matches!(attempt.outcome, Some(Outcome::Done { .. } | Outcome::NoEffect { .. })));
-    if let Some(attempt) = decided {
+    let whole = |body| Answer { status: 200, headers: Vec::new(), body, complete: true };
+    let nothing = || b"{}".to_vec();
+    if let Some(attempt) = row.attempts.iter().rev().find(|attempt| decided(row, attempt)) {
         let raw = book.effects.raw_answer(key, attempt.id).await.map_err(EffectsError::from)?;
-        let complete = ended_complete(book, key, attempt.id).await?;
-        if let Ok(answer) = http::parse(&operation.method, &raw, complete).await {
+        let answered = answered(book, key, attempt.id).await?;
+        let complete = answered.as_ref().is_some_and(|answered| answered.complete);
+        if let Ok(mut answer) = http::parse(&operation.method, &raw, complete).await {
+            if answered.is_some_and(|answered| answered.echoes) {
+                match host.secret_of(row.dispatch.as_deref()).await {
+                    Some(secret) => secret.scrub(&mut answer),
+                    None => return Ok(Answer { status: answer.status, ..whole(nothing()) }),
+                }
+            }
             return Ok(answer);
         }
     }
-    let body = found_object(book, key, row, operation).await?.unwrap_or_else(|| b"{}".to_vec());
-    Ok(Answer { status: 200, headers: Vec::new(), body, complete: true })
+    Ok(whole(found_object(book, key, row, operation).await?.unwrap_or_else(nothing)))
+}
+
+/// Whether this attempt's answer is what the row's state rests on.
+fn decided(row: &Effect, attempt: &Attempt) -> bool {
+    match &attempt.outcome {
+        Some(Outcome::Done { receipt }) => row.receipt.as_ref() == Some(receipt),
+        Some(Outcome::NoEffect { .. }) => row.state == StateTag::NoEffect,
+        _ => false,
+    }
 }
 
 /// The element of the settle lookup's stored answer that is this effect.

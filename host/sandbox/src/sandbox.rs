@@ -203,7 +203,15 @@ impl Sandbox {
         let row = match asked.key {
             Some(key) => match book.effects.get(key).await {
                 Ok(row) => row,
-                Err(error) => return Some(refused(Code::LedgerUnavailable, Some(error.to_string()))),
+                // It may have been sent; a ledger that cannot be read is no proof that it was not.
+                Err(error) => {
+                    tracing::error!(%error, "a row cannot be read");
+                    let refusal = asked.stop.as_ref().and_then(Stop::code);
+                    return Some(match refusal {
+                        Some(code) => refused(code, None),
+                        None => Seen { fate: Fate::Open(Detail::Unknown), ..refused(Code::LedgerUnavailable, None) },
+                    });
+                }
             },
             None => None,
         };
@@ -251,15 +259,18 @@ impl Sandbox {
                 _ => None,
             }));
         }
+        keys.sort_unstable();
         keys.dedup();
-        let mut seen = Vec::new();
-        for key in keys {
-            let before = matches!(book.effects.get(key).await, Ok(Some(row)) if row.state == StateTag::Done);
-            if let Ok(Some(row)) = settle::refresh(&self.host, book, key, Some(component), Patience::Brief).await {
-                seen.push(from_row(&row, before));
-            }
-        }
-        seen
+        // Several effects under one lookup: which of them this call is about, it does not tell.
+        let [key] = keys[..] else { return Vec::new() };
+        let before = matches!(book.effects.get(key).await, Ok(Some(row)) if row.state == StateTag::Done);
+        let row = settle::refresh(&self.host, book, key, Some(component), Patience::Brief).await;
+        let Ok(Some(row)) = row else { return Vec::new() };
+        let same_tool = row.dispatch.as_deref().is_some_and(|dispatch| dispatch.tool == call.tool);
+        // What is proven not to have happened says nothing about a guest that asked for nothing.
+        let seen = from_row(&row, before);
+        let tells = same_tool && !matches!(seen.fate, Fate::NoEffect(_));
+        if tells { vec![seen] } else { Vec::new() }
     }
 }
 

@@ -8,12 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oncegate_contract::{Contract, Matches, Operation, Resolved};
-use oncegate_ledger::state::{Answer, Effect, StateTag};
+use oncegate_ledger::state::{Answer, Effect, Sender, StateTag};
 use oncegate_ledger::{Dispatch, EffectsError, Event, SettleVerdict, StreamId, StreamKind};
 use tokio::time::sleep;
 
 use crate::attempt::{self, AttemptError, advance_or_race, decode};
 use crate::host::{Book, Host};
+use crate::limits::LOOKUP_BYTES_MAX;
 use crate::lookup::{self, Found};
 use crate::policy;
 
@@ -25,6 +26,9 @@ const LOOK_PAUSE: Duration = Duration::from_millis(250);
 const BRIEF_WAIT_MAX: Duration = Duration::from_secs(2);
 /// Rows that are tried as a known object for the positive control.
 const CONTROLS_MAX: usize = 5;
+/// States in which a row has, or had, an object at the provider.
+const WITH_RECEIPT: [StateTag; 6] =
+    [StateTag::Done, StateTag::Issued, StateTag::Stranded, StateTag::Unknown, StateTag::Undone, StateTag::Superseded];
 /// Rows looked at in one page.
 const PAGE: usize = 256;
 /// Steps in bringing one row up to date; each learns something new.
@@ -67,6 +71,9 @@ pub(crate) async fn settle(
     patience: Patience,
 ) -> Result<Settled, AttemptError> {
     let Some(dispatch) = row.dispatch.as_deref() else { return Ok(Settled::Open("nothing was sent".to_owned())) };
+    if note_stops(host, book, key, row).await? {
+        return Ok(Settled::Changed);
+    }
     let contract = host.contract(book, dispatch.contract).await?;
     let rule = Rule { host, book, key, dispatch, contract, component: *component };
     let (matches, found) = match rule.look().await? {
@@ -85,6 +92,19 @@ pub(crate) async fn settle(
     let event = Event::Settled { at: (host.now)(), by: "settle rule".to_owned(), verdict, evidence: found.raw.into() };
     advance_or_race(book, key, row, event).await?;
     Ok(Settled::Changed)
+}
+
+/// Records the senders that have stopped since their attempts were given up: what is absent can only be
+/// said once that is known of each. True when the row has changed.
+async fn note_stops(host: &Host, book: &Book, key: [u8; 32], row: &Effect) -> Result<bool, AttemptError> {
+    let given_up = row.attempts.iter().filter(|attempt| attempt.ended.is_some() && !attempt.stopped && !attempt.proof);
+    let stopped: Vec<_> = given_up.filter(|attempt| host.sender_of(book, attempt) == Sender::Stopped).collect();
+    for attempt in &stopped {
+        let why = "its sender has stopped".to_owned();
+        let event = Event::Lost { attempt: attempt.id, at: (host.now)(), why, sender_stopped: true };
+        attempt::push(&book.effects, key, event).await?;
+    }
+    Ok(!stopped.is_empty())
 }
 
 type Seen = Result<(Matches, Found), String>;
@@ -127,7 +147,7 @@ impl Rule<'_> {
         let grant =
             policy::decide(&self.host.policy, &self.contract, &self.component, &self.dispatch.tenant, &lookup.name)
                 .map_err(|denied| format!("the settle lookup is not permitted: {}", denied.for_operator()))?;
-        let found = lookup::send(self.host, lookup, &grant, &fields, &self.dispatch.tenant)
+        let found = lookup::send(self.host, lookup, &grant, &fields, &self.dispatch.tenant, LOOKUP_BYTES_MAX)
             .await
             .map_err(|stop| stop.to_string())?;
         self.judge(resolved, downstream_key, taken, found)
@@ -185,7 +205,7 @@ impl Rule<'_> {
         let mut tried = 0;
         let mut after = None;
         while tried < CONTROLS_MAX {
-            let page = self.page(after).await?;
+            let page = self.page(StateTag::Done, after).await?;
             let Some(last) = page.last().copied() else { break };
             after = Some(last);
             for id in page {
@@ -208,36 +228,44 @@ impl Rule<'_> {
         Ok(None)
     }
 
-    /// Receipts of this operation's other rows: an object that is another row's is not this one's.
+    /// Receipts of all other rows at this account, whoever's they are and whatever became of them: an
+    /// object that is another row's is not this one's.
     async fn taken(&self) -> Result<Vec<String>, AttemptError> {
         let mut taken = Vec::new();
-        let mut after = None;
-        loop {
-            let page = self.page(after).await?;
-            let Some(last) = page.last().copied() else { return Ok(taken) };
-            after = Some(last);
-            for id in page {
-                taken.extend(self.sibling(id).await?.and_then(|row| row.receipt));
+        for state in WITH_RECEIPT {
+            let mut after = None;
+            loop {
+                let page = self.page(state, after).await?;
+                let Some(last) = page.last().copied() else { break };
+                after = Some(last);
+                for id in page {
+                    taken.extend(self.other(id).await?.and_then(|row| row.receipt));
+                }
             }
         }
+        Ok(taken)
     }
 
-    async fn page(&self, after: Option<StreamId>) -> Result<Vec<StreamId>, AttemptError> {
-        Ok(self.book.effects.ledger.list(StateTag::Done, after, PAGE).await.map_err(EffectsError::from)?)
+    async fn page(&self, state: StateTag, after: Option<StreamId>) -> Result<Vec<StreamId>, AttemptError> {
+        Ok(self.book.effects.ledger.list(state, after, PAGE).await.map_err(EffectsError::from)?)
     }
 
-    /// Another row of the same operation at the same account.
-    async fn sibling(&self, id: StreamId) -> Result<Option<Effect>, AttemptError> {
+    /// Another row at the same account.
+    async fn other(&self, id: StreamId) -> Result<Option<Effect>, AttemptError> {
         if id.kind != StreamKind::Effect || id.id == self.key {
             return Ok(None);
         }
         let row = self.book.effects.get(id.id).await.map_err(EffectsError::from)?;
+        Ok(row.filter(|row| row.dispatch.as_deref().is_some_and(|other| other.account == self.dispatch.account)))
+    }
+
+    /// Another row of the same operation: what the settle lookup can be tried on.
+    async fn sibling(&self, id: StreamId) -> Result<Option<Effect>, AttemptError> {
         let same = |other: &Dispatch| {
             let ours = self.dispatch;
-            (&other.tenant, &other.account, &other.owner, &other.operation)
-                == (&ours.tenant, &ours.account, &ours.owner, &ours.operation)
+            (&other.tenant, &other.owner, &other.operation) == (&ours.tenant, &ours.owner, &ours.operation)
         };
-        Ok(row.filter(|row| row.dispatch.as_deref().is_some_and(same)))
+        Ok(self.other(id).await?.filter(|row| row.dispatch.as_deref().is_some_and(same)))
     }
 }
 
@@ -302,10 +330,10 @@ pub(crate) async fn refresh_saying(
             .unwrap_or_default();
         match oncegate_ledger::state::answer(Some(&row), &[], sender) {
             Answer::SenderLost => {
-                attempt::lost(host, book, key, &row, sender == oncegate_ledger::state::Sender::Stopped).await?;
+                attempt::lost(host, book, key, &row, sender == Sender::Stopped).await?;
             }
             Answer::Classify => {
-                attempt::classify(host, book, key, row).await?;
+                attempt::classify(host, book, key, row, None).await?;
             }
             Answer::Settle | Answer::Issued if !std::mem::replace(&mut settled, true) => {
                 if let Settled::Open(why) = settle(host, book, key, &row, &component, patience).await? {

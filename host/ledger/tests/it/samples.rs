@@ -71,6 +71,7 @@ pub(crate) fn responded(attempt: u8, answer: &[u8]) -> Event {
     Event::Responded {
         attempt: [attempt; 16],
         at: 1_000,
+        echoes: false,
         head_and_tail: Stored::Inline(answer.to_vec()),
         total: answer.len() as u64,
         digest: sha2::Sha256::digest(answer).into(),

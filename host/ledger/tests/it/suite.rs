@@ -99,7 +99,7 @@ async fn evidence_and_large_bytes_come_back(ledger: Arc<dyn Ledger>) {
         unreachable!()
     };
     let head_and_tail = Stored::Inline(answer[65_636..].to_vec());
-    let whole = Event::Responded { attempt, at, head_and_tail, total, digest, sent_bytes, ended };
+    let whole = Event::Responded { attempt, at, head_and_tail, total, digest, sent_bytes, ended, echoes: false };
     effects.append(key, 3, whole, Vec::new()).await.unwrap();
     assert_eq!(effects.raw_answer(key, [1; 16]).await.unwrap(), answer);
     let history = effects.history(key).await.unwrap();

@@ -1,15 +1,15 @@
 //! `oncegate call`: one call of one tool.
 
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use oncegate_sandbox::outcome::Outcome;
+use oncegate_sandbox::outcome::{Outcome, Status};
 use oncegate_sandbox::{CONTEXT_NAMES, CallRequest, DRAIN_MAX, Sandbox};
 
 use crate::args::Call;
-use crate::exit::Exit;
+use crate::exit::{Exit, Usage, usage};
 use crate::home::{self, Home};
 use crate::print;
 
@@ -29,6 +29,9 @@ pub(crate) async fn run(home: &Home, args: Call) -> anyhow::Result<Exit> {
         }
     };
     print(home, &outcome)?;
+    if outcome.status == Status::Pending && std::io::stderr().is_terminal() {
+        eprintln!("pending: this process stays until what was sent is stored");
+    }
     // What was dispatched is stored before the process ends; whoever reads the output need not wait.
     close_stdout();
     tokio::select! {
@@ -78,19 +81,49 @@ fn arguments(text: &str) -> anyhow::Result<serde_json::Value> {
         Some(file) => home::read_text(Path::new(file), "the arguments in", ARGUMENTS_BYTES_MAX)?,
         None => text.to_owned(),
     };
-    serde_json::from_str(&json).context("--args is not a JSON document")
+    serde_json::from_str(&json).context(Usage("--args is not a JSON document".to_owned()))
 }
 
 fn context(facts: &[String]) -> anyhow::Result<BTreeMap<String, String>> {
     let mut context = BTreeMap::new();
     for fact in facts {
-        let Some((name, value)) = fact.split_once('=') else { bail!("--context {fact}: write it as NAME=VALUE") };
+        let Some((name, value)) = fact.split_once('=') else {
+            return Err(usage(format!("--context {fact}: write it as NAME=VALUE")));
+        };
         if !CONTEXT_NAMES.contains(&name) {
-            bail!("--context {name}: there is no such fact; the facts are {}", CONTEXT_NAMES.join(", "));
+            let all = CONTEXT_NAMES.join(", ");
+            return Err(usage(format!("--context {name}: there is no such fact; the facts are {all}")));
         }
         if context.insert(name.to_owned(), value.to_owned()).is_some() {
-            bail!("--context {name} is given twice");
+            return Err(usage(format!("--context {name} is given twice")));
         }
     }
     Ok(context)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_usage<T>(result: anyhow::Result<T>) -> bool {
+        result.is_err_and(|error| error.downcast_ref::<Usage>().is_some())
+    }
+
+    #[test]
+    fn a_wrong_command_line_is_told_from_a_file_that_cannot_be_read() {
+        assert!(is_usage(arguments("{")));
+        assert!(!is_usage(arguments("@/nowhere/at/all")));
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "not json").unwrap();
+        assert!(is_usage(arguments(&format!("@{}", file.path().display()))));
+    }
+
+    #[test]
+    fn facts_are_known_and_given_once() {
+        let given = |facts: &[&str]| context(&facts.iter().map(|fact| (*fact).to_owned()).collect::<Vec<_>>());
+        assert_eq!(given(&["tenant=acme=1"]).unwrap()["tenant"], "acme=1");
+        for wrong in [&["tenant"][..], &["colour=red"], &["tenant=a", "tenant=a"]] {
+            assert!(is_usage(given(wrong)), "{wrong:?}");
+        }
+    }
 }

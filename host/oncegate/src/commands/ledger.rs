@@ -3,10 +3,12 @@
 mod find;
 mod history;
 mod list;
+mod progress;
 mod reconcile;
 mod show;
+mod trust;
+mod verify;
 
-use std::fmt::Write as _;
 use std::io::BufWriter;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
@@ -14,7 +16,6 @@ use std::path::Path;
 use anyhow::Context;
 use oncegate_ledger::export::{ExportError, export};
 use oncegate_ledger::state::{Effect, StateTag};
-use oncegate_ledger::verify::{Report, verify};
 use serde_json::{Value, json};
 
 use crate::args::{Ledger, LedgerCommand};
@@ -28,7 +29,8 @@ pub(crate) async fn run(home: &Home, args: Ledger) -> anyhow::Result<Exit> {
         LedgerCommand::List { state, limit } => list::run(home, state, limit).await,
         LedgerCommand::Show { key } => show::run(home, &key).await,
         LedgerCommand::Reconcile { key, confirm } => reconcile::run(home, key.as_deref(), confirm).await,
-        LedgerCommand::Verify => check(home).await,
+        LedgerCommand::Trust { reason, actor } => trust::run(home, &reason, actor.as_deref()).await,
+        LedgerCommand::Verify => verify::run(home).await,
         LedgerCommand::Export => export_all(home).await,
     }
 }
@@ -56,50 +58,6 @@ fn private_folder(folder: &Path) -> anyhow::Result<()> {
     }
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
     made.with_context(|| format!("the folder {} cannot be made", folder.display()))
-}
-
-async fn check(home: &Home) -> anyhow::Result<Exit> {
-    let ledger = home.ledger_for_reading().await?;
-    let report = verify(&*ledger).await.context("the ledger cannot be checked")?;
-    if home.json() {
-        let mut value = serde_json::to_value(&report)?;
-        value["sound"] = report.is_sound().into();
-        print::out(&print::json(&value, true)?)?;
-    } else {
-        print::out(&described(&report))?;
-    }
-    Ok(if report.is_sound() { Exit::Ok } else { Exit::Damaged })
-}
-
-/// Writing into a string cannot fail.
-macro_rules! put {
-    ($text:expr, $($arg:tt)*) => {{ let _ = writeln!($text, $($arg)*); }};
-}
-
-fn described(report: &Report) -> String {
-    let mut text = String::new();
-    put!(text, "ledger      {}", report.checkpoint.ledger);
-    put!(text, "records     {}", report.records);
-    put!(text, "streams     {}", report.checkpoint.streams);
-    put!(text, "bytes kept  {} outside their records, {} dropped by retention", report.byte_strings, report.dropped);
-    let effects: Vec<String> = report.effects.iter().map(|(state, count)| format!("{count} {state}")).collect();
-    put!(text, "effects     {}", if effects.is_empty() { "none".to_owned() } else { effects.join(", ") });
-    put!(text, "frozen      {}", report.frozen);
-    put!(text, "checkpoint  {} at record {}", report.checkpoint.digest, report.checkpoint.seq);
-    for problem in &report.problems {
-        let place = match (&problem.seq, &problem.stream) {
-            (Some(seq), Some(stream)) => format!("record {seq} of {stream}: "),
-            (Some(seq), None) => format!("record {seq}: "),
-            (None, Some(stream)) => format!("{stream}: "),
-            (None, None) => String::new(),
-        };
-        put!(text, "{} {}", Tone::Bad.paint("wrong:"), clean(&format!("{place}{}", problem.what)));
-    }
-    match report.problems.len() {
-        0 => put!(text, "{}", Tone::Good.paint("sound: every record, chain and history is as it was written")),
-        count => put!(text, "{}", Tone::Bad.paint(&format!("damaged: {count} found wrong; restore the newest copy"))),
-    }
-    text
 }
 
 async fn export_all(home: &Home) -> anyhow::Result<Exit> {

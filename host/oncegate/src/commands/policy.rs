@@ -1,5 +1,9 @@
 //! `oncegate policy`: making, checking and explaining the operator's grants.
 
+mod endpoints;
+
+pub(crate) use endpoints::unusable;
+
 use std::fmt::Write as _;
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -12,14 +16,14 @@ use oncegate_sandbox::read;
 use serde_json::{Value, json};
 
 use crate::args::{Policy, PolicyCommand};
-use crate::exit::Exit;
+use crate::exit::{Exit, usage};
 use crate::home::Home;
 use crate::print::{self, Cell, Tone, clean};
 
-pub(crate) fn run(home: &Home, args: &Policy) -> anyhow::Result<Exit> {
+pub(crate) async fn run(home: &Home, args: &Policy) -> anyhow::Result<Exit> {
     match &args.command {
         PolicyCommand::Init { component, output } => init(home, component, output.as_deref()),
-        PolicyCommand::Check => check(home),
+        PolicyCommand::Check => check(home).await,
         PolicyCommand::Explain { component, operation, tenant } => {
             explain(home, component, operation, tenant.as_deref().unwrap_or_default())
         }
@@ -65,7 +69,7 @@ fn write_new(output: &Path, text: &str) -> anyhow::Result<()> {
     file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).with_context(failed)
 }
 
-fn check(home: &Home) -> anyhow::Result<Exit> {
+async fn check(home: &Home) -> anyhow::Result<Exit> {
     let file = home.policy_file();
     if !file.exists() {
         bail!(
@@ -77,7 +81,7 @@ fn check(home: &Home) -> anyhow::Result<Exit> {
         Ok(policy) => policy,
         Err(error) => return wrong(home, error),
     };
-    let warnings = policy.warnings();
+    let warnings = warnings(home, &policy).await;
     let name = file.display().to_string();
     if home.json() {
         print::out(&print::json(&json!({ "ok": true, "file": name, "errors": [], "warnings": warnings }), true)?)?;
@@ -98,6 +102,13 @@ fn check(home: &Home) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
+/// What a careful operator would want to know about a policy that parses.
+async fn warnings(home: &Home, policy: &rules::Policy) -> Vec<String> {
+    let mut warnings = policy.warnings();
+    warnings.extend(unusable(policy, &home.policy_text().unwrap_or_default()).await);
+    warnings
+}
+
 /// Errors of the text one to a line; every other error is the command's.
 fn wrong(home: &Home, error: anyhow::Error) -> anyhow::Result<Exit> {
     let errors = error.downcast::<PolicyErrors>()?;
@@ -116,6 +127,7 @@ fn wrong(home: &Home, error: anyhow::Error) -> anyhow::Result<Exit> {
 
 fn explain(home: &Home, component: &Path, operation: &str, tenant: &str) -> anyhow::Result<Exit> {
     let description = describe(component)?;
+    declared(&description, operation)?;
     let policy = home.policy()?;
     let decision = rules::decide(&policy, &description.contract, &description.digest, tenant, operation);
     let entries = entries(&policy, &description, decision.as_ref().map_or(tenant, |grant| &grant.tenant), operation);
@@ -126,6 +138,17 @@ fn explain(home: &Home, component: &Path, operation: &str, tenant: &str) -> anyh
         print::out(&explained(&file, operation, &decision, &entries))?;
     }
     Ok(if decision.is_ok() { Exit::Ok } else { Exit::Refused })
+}
+
+/// A policy says nothing about an operation that does not exist.
+fn declared(description: &Description, operation: &str) -> anyhow::Result<()> {
+    let all: Vec<&str> = description.contract.operations.keys().map(String::as_str).collect();
+    if all.contains(&operation) {
+        return Ok(());
+    }
+    let there = if all.is_empty() { "it has none".to_owned() } else { format!("it has {}", all.join(", ")) };
+    let component = &description.contract.component.name;
+    Err(usage(format!("the contract of {component} has no operation {operation:?}; {there}")))
 }
 
 /// How one `[[component]]` entry bears on the question.

@@ -73,17 +73,22 @@ impl Tap {
 pub(super) struct Tapped<S> {
     stream: S,
     tap: Arc<Mutex<Tap>>,
+    tls: bool,
 }
 
 impl<S> Tapped<S> {
-    pub(super) fn new(stream: S, tap: Arc<Mutex<Tap>>) -> Self {
-        Self { stream, tap }
+    pub(super) fn new(stream: S, tap: Arc<Mutex<Tap>>, tls: bool) -> Self {
+        Self { stream, tap, tls }
     }
 
-    fn count(&self, poll: &Poll<std::io::Result<usize>>) {
-        if let Poll::Ready(Ok(taken)) = poll {
-            self.tap.lock().unwrap_or_else(PoisonError::into_inner).sent += *taken as u64;
-        }
+    /// A failed write through TLS may have sent records before it failed; without TLS it sent nothing.
+    fn count(&self, offered: usize, poll: &Poll<std::io::Result<usize>>) {
+        let sent = match poll {
+            Poll::Ready(Ok(taken)) => *taken,
+            Poll::Ready(Err(_)) if self.tls => offered,
+            Poll::Ready(Err(_)) | Poll::Pending => 0,
+        };
+        self.tap.lock().unwrap_or_else(PoisonError::into_inner).sent += sent as u64;
     }
 }
 
@@ -105,7 +110,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Tapped<S> {
 impl<S: AsyncWrite + Unpin> AsyncWrite for Tapped<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<std::io::Result<usize>> {
         let poll = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.count(&poll);
+        self.count(bytes.len(), &poll);
         poll
     }
 

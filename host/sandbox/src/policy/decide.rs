@@ -161,6 +161,22 @@ pub fn tenant(policy: &Policy, digest: &[u8; 32], given: &str) -> Result<String,
     }
 }
 
+/// Whether the policy lets the component do anything at all for this tenant; without that it hears no
+/// stored answer either.
+///
+/// # Errors
+/// [`Denied`] when no entry is for both.
+pub fn admit(policy: &Policy, digest: &[u8; 32], tenant: &str) -> Result<(), Denied> {
+    let tenant = self::tenant(policy, digest, tenant)?;
+    if matching(policy, digest).any(|rule| rule.tenants.contains(&tenant)) {
+        return Ok(());
+    }
+    Err(Denied::unlisted(format!(
+        "no [[component]] of the policy is for {} and the tenant {tenant:?}",
+        digest_text(digest)
+    )))
+}
+
 /// The entry that grants the operation; one that pins the digest counts before one that does not.
 fn granting<'a>(
     policy: &'a Policy,

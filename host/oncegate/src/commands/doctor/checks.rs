@@ -9,6 +9,7 @@ use oncegate_sandbox::policy::{CredentialRule, CredentialSource, CredentialUse, 
 use oncegate_sandbox::probe_credential;
 
 use super::{Finding, chain};
+use crate::commands::policy::unusable;
 use crate::home::Home;
 
 /// Below this the ledger's next commits are in danger.
@@ -30,12 +31,12 @@ pub(super) async fn policy(home: &Home) -> Vec<Finding> {
         Err(error) => return vec![Finding::fail("policy", chain(&error), "oncegate policy check")],
     };
     let mut found = vec![granted(&name, &policy)];
-    found.extend(
-        policy
-            .warnings()
-            .into_iter()
-            .map(|warning| Finding::warn("policy", warning, "name the digest that you reviewed")),
-    );
+    let digests = policy.warnings().into_iter();
+    found.extend(digests.map(|warning| Finding::warn("policy", warning, "name the digest that you reviewed")));
+    let text = home.policy_text().unwrap_or_default();
+    for warning in unusable(&policy, &text).await {
+        found.push(Finding::warn("policy", warning, "correct the url, or allow private addresses on purpose"));
+    }
     for (name, rule) in &policy.credentials {
         found.push(credential(name, rule).await);
     }

@@ -1,9 +1,12 @@
 //! Whether the ledger accepts effects, what is open in it, and whether the clock can be believed.
 
+use std::sync::Arc;
+
 use oncegate_ledger::state::StateTag;
-use oncegate_ledger::{Ledger, LedgerError, Role};
+use oncegate_ledger::{Effects, Ledger, LedgerError, Role, StreamId};
 
 use super::Finding;
+use crate::commands::settling::{Contracts, Settling};
 use crate::home::{Home, now_ms};
 use crate::print::hex;
 
@@ -22,7 +25,7 @@ pub(super) async fn check(home: &Home) -> Vec<Finding> {
     match oncegate_ledger::open(&home.ledger_url()).await {
         Ok(ledger) => {
             let mut found = vec![opened(&*ledger)];
-            found.extend(open_rows(&*ledger).await);
+            found.extend(open_rows(&ledger).await);
             found.push(clock(newest_stamp(&*ledger).await, now_ms()));
             found
         }
@@ -51,7 +54,9 @@ fn opened(ledger: &dyn Ledger) -> Finding {
 fn refused(error: &LedgerError) -> Finding {
     let advice = match error {
         LedgerError::Missing { .. } => "oncegate ledger init",
-        LedgerError::Behind { .. } => "find the newest copy; what it lacks could happen again",
+        LedgerError::Behind { .. } => {
+            "find the newest copy; what it lacks could happen again, which `oncegate ledger trust` accepts"
+        }
         LedgerError::Damaged { .. } | LedgerError::Empty { .. } => {
             "oncegate ledger verify, and restore the newest copy"
         }
@@ -62,20 +67,50 @@ fn refused(error: &LedgerError) -> Finding {
     Finding::fail("ledger", error.to_string(), advice)
 }
 
-async fn open_rows(ledger: &dyn Ledger) -> Option<Finding> {
+async fn open_rows(ledger: &Arc<dyn Ledger>) -> Vec<Finding> {
     let mut open = Vec::new();
+    let mut stuck = Vec::new();
     for state in OPEN {
-        match ledger.list(state, None, COUNTED_MAX).await {
-            Ok(page) if page.is_empty() => {}
-            Ok(page) if page.len() == COUNTED_MAX => open.push(format!("{COUNTED_MAX} or more {state}")),
-            Ok(page) => open.push(format!("{} {state}", page.len())),
-            Err(error) => return Some(Finding::fail("open effects", error.to_string(), "oncegate ledger verify")),
+        let page = match ledger.list(state, None, COUNTED_MAX).await {
+            Ok(page) => page,
+            Err(error) => return vec![Finding::fail("open effects", error.to_string(), "oncegate ledger verify")],
+        };
+        let or_more = if page.len() == COUNTED_MAX { " or more" } else { "" };
+        let never = if state == StateTag::Unknown { never_settled(ledger, &page).await } else { Vec::new() };
+        if page.len() > never.len() {
+            open.push(format!("{}{or_more} {state}", page.len() - never.len()));
+        }
+        stuck.extend(never);
+    }
+    let mut found = Vec::new();
+    if !open.is_empty() {
+        found.push(Finding::warn("open effects", open.join(", "), "oncegate ledger reconcile"));
+    }
+    found.extend(for_a_person(&stuck));
+    if found.is_empty() { vec![Finding::ok("open effects", "none")] } else { found }
+}
+
+/// Those of the unknown rows that no lookup will ever settle: label and why.
+async fn never_settled(ledger: &Arc<dyn Ledger>, page: &[StreamId]) -> Vec<(String, &'static str)> {
+    let effects = Effects::new(Arc::clone(ledger));
+    let mut contracts = Contracts::of(Arc::clone(ledger));
+    let mut never = Vec::new();
+    for id in page {
+        let Ok(Some(row)) = effects.get(id.id).await else { continue };
+        if let Settling::Never(why) = contracts.settling(&row).await {
+            never.push((row.label().to_owned(), why));
         }
     }
-    if open.is_empty() {
-        return Some(Finding::ok("open effects", "none"));
-    }
-    Some(Finding::warn("open effects", open.join(", "), "oncegate ledger reconcile"))
+    never
+}
+
+fn for_a_person(stuck: &[(String, &'static str)]) -> Option<Finding> {
+    let (label, why) = stuck.first()?;
+    let found = match stuck.len() {
+        1 => format!("1 unknown that no lookup can settle: {label} ({why})"),
+        count => format!("{count} unknown that no lookup can settle, such as {label} ({why})"),
+    };
+    Some(Finding::warn("open effects", found, "a person settles it; the verb for that is not in this version"))
 }
 
 /// Sequence numbers only rise, so the last one is found by halving.
@@ -123,6 +158,16 @@ mod tests {
         assert_eq!(clock(Ok(now + CLOCK_SLACK_MS), now).status, Status::Ok);
         assert_eq!(clock(Ok(now + CLOCK_SLACK_MS + 1), now).status, Status::Warn);
         assert_eq!(clock(Ok(0), 0).status, Status::Warn);
+    }
+
+    #[test]
+    fn what_no_lookup_settles_is_for_a_person() {
+        assert!(for_a_person(&[]).is_none());
+        let one = ("leave-note 7".to_owned(), "its contract has no settle rule");
+        let finding = for_a_person(&[one.clone(), one]).unwrap();
+        assert_eq!(finding.status, Status::Warn);
+        assert!(finding.found.starts_with("2 unknown") && finding.found.contains("leave-note 7"));
+        assert!(finding.advice.starts_with("a person settles it"));
     }
 
     #[tokio::test]

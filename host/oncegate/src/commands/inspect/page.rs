@@ -237,6 +237,13 @@ fn rests_on(text: &mut String, contract: &Contract) {
         }
         put!(text, "      if it is false: {}", statement.if_false);
     }
+    let unsettled = statements::unsettled(contract);
+    if !unsettled.is_empty() {
+        put!(text, "  After a lost answer only a person can say that it did not happen, for:");
+        for (name, why) in unsettled {
+            put!(text, "      {name}: {why}");
+        }
+    }
 }
 
 fn remarks(text: &mut String, contract: &Contract) {

@@ -41,19 +41,19 @@ fn authors(contract: &Contract) -> Vec<Statement> {
             "`no-effect-when` is proof that nothing happened",
             "contract",
             "an effect that happened is done again",
-            each(contract, |o| acts(o).then(|| proof(o))),
+            each(contract, |o| makes(o, !o.no_effect_when.is_empty(), |o| words::conditions(&o.no_effect_when))),
         ),
         statement(
             "the provider's dedupe: kind, place, window and scope",
             "contract",
             "a stored request that is sent again is done twice",
-            each(contract, |o| acts(o).then(|| dedupe(o))),
+            each(contract, |o| makes(o, o.provider.dedupe != Dedupe::None, dedupe)),
         ),
         statement(
             "`absent-after` is long enough, and the settle lookup finds every such object with its credential",
             "contract",
             "an effect that exists is taken for absent and done again",
-            each(contract, |o| acts(o).then(|| words::settle(o))),
+            each(contract, |o| makes(o, only_a_person(o).is_none(), words::settle)),
         ),
         statement(
             "each key part is unique and permanent",
@@ -115,12 +115,25 @@ fn each(contract: &Contract, said: impl Fn(&Operation) -> Option<String>) -> Vec
     contract.operations.values().filter_map(|operation| Some((operation.name.clone(), said(operation)?))).collect()
 }
 
-/// What the contract takes as proof that nothing happened.
-fn proof(operation: &Operation) -> String {
-    if operation.no_effect_when.is_empty() {
-        return "no answer is proof that nothing happened".to_owned();
+/// What an operation with effects says, if it makes the statement at all.
+fn makes(operation: &Operation, makes: bool, words: impl Fn(&Operation) -> String) -> Option<String> {
+    (acts(operation) && makes).then(|| words(operation))
+}
+
+/// The operations whose lost answers no lookup settles, and why. They rest on no statement for it.
+pub(super) fn unsettled(contract: &Contract) -> Vec<(&str, &'static str)> {
+    let acting = contract.operations.values().filter(|operation| acts(operation));
+    acting.filter_map(|operation| Some((operation.name.as_str(), only_a_person(operation)?))).collect()
+}
+
+fn only_a_person(operation: &Operation) -> Option<&'static str> {
+    match &operation.settle {
+        None => Some("no settle rule"),
+        Some(settle) if settle.absent_after.is_none() => {
+            Some("a settle lookup may find it, not finding it is no proof")
+        }
+        Some(_) => None,
     }
-    words::conditions(&operation.no_effect_when)
 }
 
 fn dedupe(operation: &Operation) -> String {
@@ -163,17 +176,33 @@ mod tests {
         assert!(table.iter().all(|statement| statement.said.is_empty()));
     }
 
+    const ACTING: &str = "[component]\nname = \"a\"\neffect = \"keyed\"\n[endpoint.e]\nurl = \"https://e.example\"\n\
+        [tool.t]\noperations = [\"o\"]\n[operation.o]\neffect = \"keyed\"\naction = \"x\"\nrequest = \"POST e:/x\"\nbody = \"json\"\n\
+        receipt = \"/id\"\nfields = [ { name = \"k\", at = \"json:/k\", role = \"key\", from = \"argument:/k\" } ]\n";
+
+    fn parsed(text: &str) -> Contract {
+        Contract::parse("c.toml", text).unwrap_or_else(|errors| panic!("{errors}"))
+    }
+
     #[test]
     fn a_lost_request_is_sent_again_only_on_a_statement_about_key_and_body() {
-        let text = "[component]\nname = \"a\"\neffect = \"keyed\"\n[endpoint.e]\nurl = \"https://e.example\"\n\
-            [tool.t]\noperations = [\"o\"]\n[operation.o]\neffect = \"keyed\"\naction = \"x\"\nrequest = \"POST e:/x\"\nbody = \"json\"\n\
-            receipt = \"/id\"\nfields = [ { name = \"k\", at = \"json:/k\", role = \"key\", from = \"argument:/k\" } ]\n";
-        let terms = "[operation.o.provider]\ndedupe = \"key-and-body\"\ndedupe-at = \"header:Idempotency-Key\"\ndedupe-window = \"24h\"\n";
-        let said = |text: &str| {
-            let contract = Contract::parse("c.toml", text).unwrap_or_else(|errors| panic!("{errors}"));
-            table(&contract)[2].said[0].1.clone()
+        let terms = |dedupe: &str| {
+            let terms = format!(
+                "[operation.o.provider]\ndedupe = \"{dedupe}\"\ndedupe-at = \"header:Idempotency-Key\"\ndedupe-window = \"24h\"\n"
+            );
+            table(&parsed(&format!("{ACTING}{terms}")))[2].said[0].1.clone()
         };
-        assert!(said(text).ends_with("a lost request is never sent again"));
-        assert!(said(&format!("{text}{terms}")).ends_with("a lost request may be sent again within that window"));
+        assert!(terms("key").ends_with("a lost request is never sent again"));
+        assert!(terms("key-and-body").ends_with("a lost request may be sent again within that window"));
+    }
+
+    #[test]
+    fn an_operation_is_listed_only_under_what_it_states() {
+        let contract = parsed(ACTING);
+        let table = table(&contract);
+        // No proof, no dedupe, no settle rule; the key part is stated all the same.
+        assert!(table[1..4].iter().all(|statement| statement.said.is_empty()));
+        assert_eq!(table[4].said[0].0, "o");
+        assert_eq!(unsettled(&contract), [("o", "no settle rule")]);
     }
 }

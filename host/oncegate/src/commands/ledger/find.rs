@@ -6,44 +6,60 @@ use anyhow::{Context, bail};
 use oncegate_ledger::state::StateTag;
 use oncegate_ledger::{Effects, Ledger, PAGE_MAX, StreamId, StreamKind};
 
+use crate::exit::usage;
 use crate::print::{clean, hex};
 
 /// Keys named when a prefix fits several.
 const NAMED_MAX: usize = 8;
 
-/// The keys in these states, state by state, at most `limit`; and whether there are more.
-pub(super) async fn in_states(
-    ledger: &dyn Ledger,
-    states: &[StateTag],
-    limit: usize,
-) -> anyhow::Result<(Vec<[u8; 32]>, bool)> {
-    let mut keys = Vec::new();
-    for state in states {
-        let mut after = None;
-        loop {
-            let page = ledger
-                .list(*state, after, PAGE_MAX)
-                .await
-                .with_context(|| format!("the effects that are {state} cannot be listed"))?;
-            let Some(last) = page.last().copied() else { break };
-            after = Some(last);
-            keys.extend(page.into_iter().filter(|id| id.kind == StreamKind::Effect).map(|id| id.id));
-            if keys.len() > limit {
-                keys.truncate(limit);
-                return Ok((keys, true));
-            }
-        }
+/// The keys in these states, state by state, a page at a time.
+pub(super) struct Pages<'a> {
+    ledger: &'a dyn Ledger,
+    states: std::slice::Iter<'a, StateTag>,
+    at: Option<(StateTag, Option<StreamId>)>,
+}
+
+impl<'a> Pages<'a> {
+    pub(super) fn of(ledger: &'a dyn Ledger, states: &'a [StateTag]) -> Self {
+        let mut states = states.iter();
+        let at = states.next().map(|state| (*state, None));
+        Self { ledger, states, at }
     }
-    Ok((keys, false))
+
+    /// The next page; none when all were given.
+    pub(super) async fn next(&mut self) -> anyhow::Result<Option<Vec<[u8; 32]>>> {
+        while let Some((state, after)) = self.at {
+            let listed = self.ledger.list(state, after, PAGE_MAX).await;
+            let page = listed.with_context(|| format!("the effects that are {state} cannot be listed"))?;
+            let Some(last) = page.last().copied() else {
+                self.at = self.states.next().map(|state| (*state, None));
+                continue;
+            };
+            self.at = Some((state, Some(last)));
+            let effects = page.into_iter().filter(|id| id.kind == StreamKind::Effect);
+            return Ok(Some(effects.map(|id| id.id).collect()));
+        }
+        Ok(None)
+    }
+}
+
+/// All keys in these states, state by state.
+pub(super) async fn in_states(ledger: &dyn Ledger, states: &[StateTag]) -> anyhow::Result<Vec<[u8; 32]>> {
+    let mut pages = Pages::of(ledger, states);
+    let mut keys = Vec::new();
+    while let Some(page) = pages.next().await? {
+        keys.extend(page);
+    }
+    Ok(keys)
 }
 
 /// The one key that begins with these digits.
 pub(super) async fn by_prefix(ledger: &Arc<dyn Ledger>, digits: &str) -> anyhow::Result<[u8; 32]> {
     let Some(range) = Range::of(digits) else {
-        bail!(
+        return Err(usage(format!(
             "{:?} is not a key: give its first hexadecimal digits, as `oncegate ledger list` shows them",
             clean(digits)
-        );
+        )));
     };
     let mut found = Vec::new();
     for state in StateTag::ALL {

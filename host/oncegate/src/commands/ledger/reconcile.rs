@@ -1,17 +1,17 @@
 //! `oncegate ledger reconcile`: finding out what is open, row by row.
 
-use std::io::IsTerminal;
 use std::sync::Arc;
 
 use anyhow::Context;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use oncegate_ledger::state::{Effect, StateTag};
 use oncegate_ledger::{Effects, Ledger};
 use oncegate_sandbox::{DRAIN_MAX, Sandbox};
 use serde_json::json;
 use tokio::task::JoinSet;
 
+use super::progress::{Progress, REDRAWN_EVERY};
 use super::{find, state_words, tone};
+use crate::commands::settling::Contracts;
 use crate::exit::Exit;
 use crate::home::Home;
 use crate::print::{self, clean, hex};
@@ -24,8 +24,9 @@ const OPEN: [StateTag; 4] = [StateTag::Dispatched, StateTag::Responded, StateTag
 pub(super) async fn run(home: &Home, digits: Option<&str>, confirm: bool) -> anyhow::Result<Exit> {
     let ledger = home.ledger().await?;
     let rows = rows(&ledger, digits, confirm).await?;
+    let contracts = Contracts::of(Arc::clone(&ledger));
     let sandbox = home.sandbox_over(Ok(ledger))?;
-    let left = all(home, &sandbox, rows, confirm).await;
+    let left = all(home, &sandbox, contracts, rows, confirm).await;
     if tokio::time::timeout(DRAIN_MAX, sandbox.drain()).await.is_err() {
         eprintln!("something did not end in time; run the command again");
     }
@@ -44,7 +45,7 @@ async fn rows(
     }
     let keys = match digits {
         Some(digits) => vec![find::by_prefix(ledger, digits).await?],
-        None => find::in_states(&**ledger, &states, usize::MAX).await?.0,
+        None => find::in_states(&**ledger, &states).await?,
     };
     let effects = Effects::new(Arc::clone(ledger));
     let mut rows = Vec::new();
@@ -60,9 +61,15 @@ fn is_open(row: &Effect, confirm: bool) -> bool {
 }
 
 /// Looks at every row; the number of those still open.
-async fn all(home: &Home, sandbox: &Sandbox, rows: Vec<([u8; 32], Effect)>, confirm: bool) -> anyhow::Result<usize> {
-    let bar = bar(rows.len());
+async fn all(
+    home: &Home,
+    sandbox: &Sandbox,
+    mut contracts: Contracts,
+    rows: Vec<([u8; 32], Effect)>,
+    confirm: bool,
+) -> anyhow::Result<usize> {
     let total = rows.len();
+    let mut progress = Progress::of(total);
     let mut left = 0;
     let mut waiting = rows.into_iter();
     let mut running = JoinSet::new();
@@ -70,37 +77,29 @@ async fn all(home: &Home, sandbox: &Sandbox, rows: Vec<([u8; 32], Effect)>, conf
         while running.len() < AT_ONCE_MAX
             && let Some((key, before)) = waiting.next()
         {
+            progress.started(key, &before, contracts.settling(&before).await);
             let sandbox = sandbox.clone();
             running.spawn(async move { (key, before, sandbox.reconcile(key).await) });
         }
-        let Some(joined) = running.join_next().await else { break };
+        let joined = tokio::select! {
+            joined = running.join_next() => joined,
+            () = tokio::time::sleep(REDRAWN_EVERY) => {
+                progress.redraw();
+                continue;
+            }
+        };
+        let Some(joined) = joined else { break };
         let (key, before, after) = joined.context("a look was interrupted")?;
         let looked = Looked::new(key, &before, after, confirm);
         left += usize::from(looked.why.is_some());
         let line = looked.line(home.json())?;
-        bar.suspend(|| print::out(&line))?;
-        bar.inc(1);
+        progress.ended(&key, || print::out(&line))?;
     }
-    bar.finish_and_clear();
+    progress.bar.finish_and_clear();
     if !home.json() {
         print::out(&format!("{total} looked at, {left} still open\n"))?;
     }
     Ok(left)
-}
-
-/// On a terminal only; in a pipe the lines are the progress.
-fn bar(rows: usize) -> ProgressBar {
-    let shown = std::io::stderr().is_terminal() && rows > 0;
-    let target = if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-    let bar = ProgressBar::with_draw_target(Some(rows as u64), target);
-    let style = ProgressStyle::with_template("{spinner} {pos}/{len} {wide_bar} {elapsed} gone, about {eta} left");
-    if let Ok(style) = style {
-        bar.set_style(style);
-    }
-    if shown {
-        bar.enable_steady_tick(std::time::Duration::from_millis(120));
-    }
-    bar
 }
 
 /// What came of one row.
