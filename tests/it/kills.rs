@@ -208,7 +208,7 @@ pub(crate) fn nth_of(calls: &[Seen], call: Call, nth: usize) -> u32 {
     of_kind[nth - 1].nth
 }
 
-/// The steps of DESIGN section 3 in one call's log: the commit before the refund's connection (e),
+/// The steps e to h in one call's log: the commit before the refund's connection (e),
 /// its bytes (f), the commit of the answer (g) and of its meaning (h).
 fn steps(calls: &[Seen], pay: &str) -> Vec<(&'static str, KillPoint)> {
     let sent = calls.iter().position(|seen| seen.call == "send" && seen.what == pay).unwrap();

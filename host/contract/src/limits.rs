@@ -47,7 +47,7 @@ pub const ELEMENTS_MAX: usize = 10_000;
 pub const CANDIDATES_MAX: usize = 10_000;
 /// Longest receipt; a provider's identifier is far shorter.
 pub const RECEIPT_BYTES_MAX: usize = 512;
-/// Longest text from outside shown to an agent (DESIGN section 8).
+/// Longest text from outside shown to an agent.
 pub const SAFE_TEXT_BYTES_MAX: usize = 200;
 /// Most key parts in a label: a label is read at a glance.
 pub const LABEL_PARTS_MAX: usize = 8;

@@ -94,9 +94,9 @@ fn check_ledger_url(url: &str) -> anyhow::Result<()> {
     match url.split_once(':') {
         Some(("redb", path)) if !path.is_empty() => Ok(()),
         Some(("memory", _)) => Err(usage(format!(
-            "--ledger {url}: a ledger in memory forgets what was done, and effects would happen again; use redb:PATH"
+            "--ledger {url:?}: a ledger in memory forgets what was done, and effects would happen again; use redb:PATH"
         ))),
-        _ => Err(usage(format!("--ledger {url}: there is no such kind of ledger; use redb:PATH"))),
+        _ => Err(usage(format!("--ledger {url:?}: there is no such kind of ledger; use redb:PATH"))),
     }
 }
 

@@ -280,7 +280,7 @@ fn refused_beside(
     outcome = pend(outcome, Detail::Incomplete, seen);
     outcome.code = Some(code);
     outcome.next_action = NextAction::AskPerson;
-    outcome.message = format!("{done} effects are done; another was refused and was not sent.");
+    outcome.message = format!("{done} of {} effects are done; another was refused and was not sent.", seen.len());
     outcome
 }
 

@@ -71,9 +71,8 @@ pub(crate) async fn settle(
     patience: Patience,
 ) -> Result<Settled, AttemptError> {
     let Some(dispatch) = row.dispatch.as_deref() else { return Ok(Settled::Open("nothing was sent".to_owned())) };
-    if note_stops(host, book, key, row).await? {
-        return Ok(Settled::Changed);
-    }
+    let noted = note_stops(host, book, key, row).await?;
+    let row = noted.as_ref().unwrap_or(row);
     let contract = host.contract(book, dispatch.contract).await?;
     let rule = Rule { host, book, key, dispatch, contract, component: *component };
     let (matches, found) = match rule.look().await? {
@@ -95,16 +94,16 @@ pub(crate) async fn settle(
 }
 
 /// Records the senders that have stopped since their attempts were given up: what is absent can only be
-/// said once that is known of each. True when the row has changed.
-async fn note_stops(host: &Host, book: &Book, key: [u8; 32], row: &Effect) -> Result<bool, AttemptError> {
+/// said once that is known of each. Gives the row as it then is, if it has changed.
+async fn note_stops(host: &Host, book: &Book, key: [u8; 32], row: &Effect) -> Result<Option<Effect>, AttemptError> {
     let given_up = row.attempts.iter().filter(|attempt| attempt.ended.is_some() && !attempt.stopped && !attempt.proof);
-    let stopped: Vec<_> = given_up.filter(|attempt| host.sender_of(book, attempt) == Sender::Stopped).collect();
-    for attempt in &stopped {
+    let mut noted = None;
+    for attempt in given_up.filter(|attempt| host.sender_of(book, attempt) == Sender::Stopped) {
         let why = "its sender has stopped".to_owned();
         let event = Event::Lost { attempt: attempt.id, at: (host.now)(), why, sender_stopped: true };
-        attempt::push(&book.effects, key, event).await?;
+        noted = Some(attempt::push(&book.effects, key, event).await?);
     }
-    Ok(!stopped.is_empty())
+    Ok(noted)
 }
 
 type Seen = Result<(Matches, Found), String>;
