@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod agent;
+mod attacks;
 mod bad_input;
 mod bad_ledgers;
 mod book;

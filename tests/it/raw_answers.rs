@@ -19,7 +19,7 @@ use crate::book;
 
 /// How the connection goes on after the answer.
 #[derive(Clone, Copy)]
-enum Then {
+pub(crate) enum Then {
     Close,
     Reset,
     /// Ten seconds without a byte.
@@ -27,7 +27,7 @@ enum Then {
 }
 
 /// What becomes of the right answer's body.
-type Spoil = fn(&[u8]) -> Vec<u8>;
+pub(crate) type Spoil = fn(&[u8]) -> Vec<u8>;
 
 /// Stands in front of the provider: all passes, but the answer to a refund is spoiled.
 struct Spoiler {
@@ -111,13 +111,13 @@ enum Proves {
     Nothing,
 }
 
-struct Scene {
-    harness: Harness,
+pub(crate) struct Scene {
+    pub(crate) harness: Harness,
     spoiler: Spoiler,
 }
 
 impl Scene {
-    fn start(spoil: Spoil, then: Then) -> Self {
+    pub(crate) fn start(spoil: Spoil, then: Then) -> Self {
         Self::with(spoil, then, "idle = \"2s\"")
     }
 
@@ -144,7 +144,7 @@ impl Scene {
         self.harness.provider().settings(&settings).unwrap();
     }
 
-    fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.harness.provider().count("refund").unwrap()
     }
 
@@ -198,7 +198,7 @@ fn check(spoil: Spoil, then: Then, proves: Proves) {
     assert_eq!(scene.count(), 1);
 }
 
-fn answer(head: &str, body: &[u8]) -> Vec<u8> {
+pub(crate) fn answer(head: &str, body: &[u8]) -> Vec<u8> {
     let head = format!("HTTP/1.1 {head}\r\nContent-Type: application/json\r\n");
     let length = format!("Content-Length: {}\r\n\r\n", body.len());
     [head.as_bytes(), length.as_bytes(), body].concat()

@@ -23,7 +23,8 @@ pub(crate) fn contract(file: &str, text: &str) -> Result<Contract, ContractError
     }
     let source = Source::new(file, text);
     let (document, syntax) = DeTable::parse_recoverable(text);
-    for error in syntax {
+    // The first one; those behind it are mostly what it makes of the rest.
+    for error in syntax.into_iter().take(1) {
         let line = source.line_at(error.span().map_or(0, |span| span.start));
         source.error(line, "", error.message().replace('\n', " "));
     }

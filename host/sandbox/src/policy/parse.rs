@@ -36,10 +36,9 @@ const FRAMING_HEADERS: [&str; 10] = [
 pub(super) fn parse(file: &str, text: &str) -> Result<Policy, PolicyErrors> {
     let mut reader = Reader::new(file, text);
     let (root, errors) = DeTable::parse_recoverable(text);
-    if !errors.is_empty() {
-        for error in &errors {
-            reader.syntax(error);
-        }
+    if let Some(first) = errors.first() {
+        // Those behind it are mostly what the first one makes of the rest.
+        reader.syntax(first);
         return reader.finish(Policy::default());
     }
     let root = Reader::root(root.get_ref());
