@@ -18,7 +18,7 @@ use crate::credential::Credential;
 use crate::host::{Book, Host, stream};
 use crate::http::{self, End, Exchange, NotSent, Witness};
 use crate::lookup;
-use crate::perform::{Wanted, append, ledger_stop};
+use crate::perform::{Wanted, ledger_stop};
 use crate::policy::Grant;
 use crate::settle;
 use crate::stop::Stop;
@@ -217,7 +217,7 @@ async fn contract_seen(book: &Book, contract: &Contract, also: &mut Vec<Append>)
     let digest = contract.digest();
     let id = oncegate_ledger::StreamId { kind: StreamKind::Contract, id: digest };
     if read(book, id).await?.is_empty() {
-        also.push(append(id, Expect::Version(0), Event::ContractSeen { text: contract.text.clone(), digest }));
+        also.push(Append::new(id, Expect::Version(0), Event::ContractSeen { text: contract.text.clone(), digest }));
     }
     Ok(())
 }
@@ -227,7 +227,7 @@ async fn lookup_resolved(book: &Book, lookup: [u8; 32], key: &EffectKey, also: &
     let id = oncegate_ledger::StreamId { kind: StreamKind::Lookup, id: lookup };
     let event = Event::LookupResolved { effect: key.0 };
     if !read(book, id).await?.iter().any(|record| record.event == event) {
-        also.push(append(id, Expect::Any, event));
+        also.push(Append::new(id, Expect::Any, event));
     }
     Ok(())
 }

@@ -16,7 +16,7 @@ use crate::attempt::AttemptError;
 use crate::cache::Cache;
 use crate::credential::Credential;
 use crate::engine::Runtime;
-use crate::policy::{CredentialUse, Policy};
+use crate::policy::Policy;
 use crate::stop::Stop;
 
 /// Over and above its own deadlines, how long an attempt in another living host may take before it
@@ -124,13 +124,7 @@ impl Host {
     pub(crate) async fn secret_of(&self, dispatch: Option<&Dispatch>) -> Option<Credential> {
         let (name, version) = dispatch?.credential.as_ref()?;
         let rule = self.policy.credentials.get(name)?;
-        let usage = CredentialUse {
-            name: name.clone(),
-            source: rule.source.clone(),
-            attach: rule.attach.clone(),
-            format: rule.format.clone(),
-        };
-        let read = Credential::read(&usage).await;
+        let read = Credential::read(&rule.usage(name)).await;
         let read = read.inspect_err(|error| tracing::warn!(%error, "an answer cannot be scrubbed of a secret"));
         read.ok().filter(|secret| self.cache.version_of(secret.bytes()) == *version)
     }

@@ -329,7 +329,7 @@ impl Wanted<'_> {
         let mut also = Vec::new();
         if let Some(id) = check_recipe(self.call, self.book, self.operation, &self.recipe).await? {
             let event = Event::RecipeBound { recipe: self.recipe, contract: self.call.contract().digest() };
-            also.push(append(id, Expect::Version(0), event));
+            also.push(Append::new(id, Expect::Version(0), event));
         }
         // By what is done for whom, not by the account's label: a changed label would make every key new.
         let action = self.operation.action.as_deref().unwrap_or_default();
@@ -345,7 +345,7 @@ impl Wanted<'_> {
         match last(self.book, stream_id).await? {
             Some(first) if !same_account(&first, &now) => return Err(Stop::AccountChanged),
             Some(_) => {}
-            None => also.push(append(stream_id, Expect::Version(0), now)),
+            None => also.push(Append::new(stream_id, Expect::Version(0), now)),
         }
         Ok(also)
     }
@@ -386,10 +386,6 @@ fn same_account(first: &Event, now: &Event) -> bool {
         _ => None,
     };
     parts(first).is_some_and(|first| Some(first) == parts(now))
-}
-
-pub(crate) fn append(stream: StreamId, expect: Expect, event: Event) -> Append {
-    Append { stream, expect, event, state: None, marks_head: false }
 }
 
 pub(crate) fn ledger_stop(error: EffectsError) -> Stop {

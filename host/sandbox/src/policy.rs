@@ -75,6 +75,19 @@ pub struct CredentialRule {
     pub format: String,
 }
 
+impl CredentialRule {
+    /// The use of it under the contract's name for it.
+    #[must_use]
+    pub fn usage(&self, name: &str) -> CredentialUse {
+        CredentialUse {
+            name: name.to_owned(),
+            source: self.source.clone(),
+            attach: self.attach.clone(),
+            format: self.format.clone(),
+        }
+    }
+}
+
 /// Where a secret is read from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CredentialSource {

@@ -254,10 +254,5 @@ fn credential(
             rule.line
         ));
     }
-    Ok(Some(CredentialUse {
-        name: wanted.clone(),
-        source: found.source.clone(),
-        attach: found.attach.clone(),
-        format: found.format.clone(),
-    }))
+    Ok(Some(found.usage(wanted)))
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use oncegate_contract::safe_text;
 use oncegate_sandbox::engine::Runtime;
-use oncegate_sandbox::policy::{CredentialRule, CredentialSource, CredentialUse, Policy};
+use oncegate_sandbox::policy::{CredentialRule, CredentialSource, Policy};
 use oncegate_sandbox::probe_credential;
 
 use super::{Finding, chain};
@@ -58,13 +58,7 @@ fn granted(name: &str, policy: &Policy) -> Finding {
 /// Reads the secret, says whether that went well, and forgets it.
 async fn credential(name: &str, rule: &CredentialRule) -> Finding {
     let check = format!("credential {}", safe_text(name));
-    let usage = CredentialUse {
-        name: name.to_owned(),
-        source: rule.source.clone(),
-        attach: rule.attach.clone(),
-        format: rule.format.clone(),
-    };
-    if let Err(error) = probe_credential(&usage).await {
+    if let Err(error) = probe_credential(&rule.usage(name)).await {
         return Finding::fail(
             check,
             error.to_string(),
