@@ -5,7 +5,7 @@ mod stored;
 
 use serde::{Deserialize, Serialize};
 
-pub use intent::{Dispatch, Proposal, Tombstone};
+pub use intent::{Dispatch, PermitUse, Proposal, Ties, Tombstone};
 pub use stored::Stored;
 
 /// How the provider's answer ended on the wire.
@@ -195,6 +195,14 @@ pub enum Event {
         at: u64,
     },
 
+    /// A provider's identifier is the receipt of this effect.
+    ReceiptKnown {
+        #[serde(with = "serde_bytes")]
+        effect: [u8; 32],
+    },
+    /// Nobody will come back to what belongs to it: its effects may be pruned.
+    ParentClosed { parent: String, actor: String, reason: String, at: u64 },
+
     // Of an effect.
     /// Frozen in a plan.
     Planned(Box<Proposal>),
@@ -305,6 +313,7 @@ impl Event {
             | Event::AccountBound { .. }
             | Event::LookupResolved { .. }
             | Event::SequenceTaken { .. }
+            | Event::ReceiptKnown { .. }
             | Event::Pinned { .. } => None,
             Event::Planned(proposal) | Event::Amended(proposal) | Event::AwaitingApproval(proposal) => {
                 Some(proposal.at)
@@ -324,6 +333,7 @@ impl Event {
             | Event::PlanFrozen { at, .. }
             | Event::ClaimTaken { at, .. }
             | Event::ClaimReleased { at, .. }
+            | Event::ParentClosed { at, .. }
             | Event::Approved { at, .. }
             | Event::Denied { at, .. }
             | Event::Evidence { at, .. }

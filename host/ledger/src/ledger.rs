@@ -18,8 +18,8 @@ pub const INLINE_BYTES_MAX: usize = 16 * 1024;
 /// decides nothing itself beyond the conditions stated in [`crate::Expect`].
 #[async_trait]
 pub trait Ledger: Send + Sync {
-    /// Stores the whole batch or none of it, and returns the new version of each item's stream only
-    /// when it is durable. Batches of different callers may share a commit; a refused one never
+    /// Stores the whole batch or none of it, and returns the new version of each stored event's stream
+    /// only when it is durable. Batches of different callers may share a commit; a refused one never
     /// fails another. Dropping the future does not take the append back.
     ///
     /// # Errors

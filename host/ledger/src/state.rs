@@ -17,7 +17,7 @@ pub use decide::{Answer, Sender, answer};
 pub use next::{fold, next};
 pub use resend::{ResendTerms, may_resend};
 
-use crate::{Dispatch, Proposal, Tombstone};
+use crate::{Dispatch, Proposal, Ties, Tombstone};
 
 /// The state of an effect. The codes are part of the stored format and never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -205,6 +205,18 @@ impl Effect {
         let tombstone = self.tombstone.as_ref().map(|tombstone| tombstone.label.as_str());
         let proposal = self.proposal.as_ref().map(|proposal| proposal.label.as_str());
         dispatch.or(tombstone).or(proposal).unwrap_or_default()
+    }
+
+    /// What else in the ledger it is tied to.
+    pub fn ties(&self) -> Option<&Ties> {
+        let dispatch = self.dispatch.as_ref().map(|dispatch| &dispatch.ties);
+        dispatch.or(self.proposal.as_ref().map(|proposal| &proposal.ties))
+    }
+
+    /// The provider account; empty once the row is pruned.
+    pub fn account(&self) -> &str {
+        let dispatch = self.dispatch.as_ref().map(|dispatch| dispatch.account.as_str());
+        dispatch.or(self.proposal.as_ref().map(|proposal| proposal.account.as_str())).unwrap_or_default()
     }
 
     /// The attempt with this name.

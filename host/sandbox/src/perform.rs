@@ -3,23 +3,29 @@
 //! The key is derived before anything is asked of policy: a stored answer is given even where a new
 //! send would not be allowed.
 
+mod bindings;
+mod gates;
+mod sequence;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use oncegate_contract::{EffectKey, Fingerprint, Operation, Owner, Resolved, Value};
+use oncegate_ledger::EffectsError;
 use oncegate_ledger::state::{self, Answer, Effect, StateTag};
-use oncegate_ledger::{Append, EffectsError, Event, Expect, StreamId, StreamKind};
 use rand::Rng;
 use tokio::time::Instant;
 
 use crate::attempt::{self, Draft};
 use crate::call::{Asked, Call, Fetch, Reply, denied, field_stop};
-use crate::host::{Book, stream};
+use crate::host::Book;
 use crate::outcome::Detail;
 use crate::policy;
 use crate::settle::{self, Patience};
 use crate::stop::Stop;
 use crate::{replay, settle::Settled};
+
+pub(crate) use gates::Passage;
 
 /// Times a row is looked at again within one request; each time something was learnt.
 const ROUNDS_MAX: usize = 12;
@@ -65,7 +71,7 @@ pub(crate) async fn perform(
     let key = key_of(call, operation, &account, &resolved, 0)?;
     asked.key = Some(key.0);
     // Before any row answers: a key that another recipe happens to give is not the same effect.
-    check_recipe(call, book, operation, &recipe).await?;
+    bindings::check_recipe(call, book, operation, &recipe).await?;
     let mut wanted = Wanted { call, book, operation, resolved, fetches, account, recipe, epoch: 0, key };
     for _ in 0..EPOCHS_MAX {
         asked.key = Some(wanted.key.0);
@@ -80,29 +86,6 @@ pub(crate) async fn perform(
         }
     }
     Err(Stop::Unsettled(Detail::Frozen))
-}
-
-/// The recipe that is bound to this owner's action must be this contract's; gives the stream to bind it
-/// in when none is bound yet.
-async fn check_recipe(
-    call: &Call,
-    book: &Book,
-    operation: &Operation,
-    recipe: &[u8; 32],
-) -> Result<Option<StreamId>, Stop> {
-    let action = operation.action.as_deref().unwrap_or_default();
-    let owner = call.contract().component.name.as_str();
-    let id = stream(StreamKind::Recipe, &[owner.as_bytes(), action.as_bytes()]);
-    match last(book, id).await? {
-        Some(Event::RecipeBound { recipe: bound, .. }) if bound != *recipe => Err(Stop::RecipeChanged),
-        Some(_) => Ok(None),
-        None => Ok(Some(id)),
-    }
-}
-
-async fn last(book: &Book, id: StreamId) -> Result<Option<Event>, Stop> {
-    let records = book.effects.ledger.read(id).await.map_err(|error| ledger_stop(error.into()))?;
-    Ok(records.into_iter().next_back().map(|record| record.event))
 }
 
 fn key_of(
@@ -260,14 +243,13 @@ impl Wanted<'_> {
 
     async fn resend(&self, row: &Effect, open: Detail) -> Result<Step, Stop> {
         let grant = self.call.grant(self.operation).map_err(denied)?;
-        let draft =
-            match attempt::draft_resend(&self.call.host, self.book, self.key.0, self.operation, &grant, row).await {
-                Ok(draft) => draft,
-                Err(why) => {
-                    tracing::info!(label = row.label(), %why, "not sent again");
-                    return Err(Stop::Unsettled(open));
-                }
-            };
+        let draft = match attempt::again(&self.call.host, self.book, self.key.0, self.operation, &grant, row).await {
+            Ok(draft) => draft,
+            Err(why) => {
+                tracing::info!(label = row.label(), %why, "not sent again");
+                return Err(Stop::Unsettled(open));
+            }
+        };
         self.send(draft).await
     }
 
@@ -282,9 +264,8 @@ impl Wanted<'_> {
             return Err(Stop::NotPermitted(format!("{key}: {why}")));
         }
         let grant = self.call.grant(self.operation).map_err(denied)?;
-        let mut also = self.bindings(&grant).await?;
-        self.sequence().await?;
-        let draft = attempt::draft(self, &grant, row, &mut also).await?;
+        let passage = self.gates(&grant, row).await?;
+        let draft = attempt::fresh(self, &grant, row, passage).await?;
         self.send(draft).await
     }
 
@@ -323,69 +304,6 @@ impl Wanted<'_> {
             _ => Ok(Step::Again),
         }
     }
-
-    /// The recipe and the account that this owner's effects are bound to: checked, or bound now.
-    async fn bindings(&self, grant: &policy::Grant) -> Result<Vec<Append>, Stop> {
-        let mut also = Vec::new();
-        if let Some(id) = check_recipe(self.call, self.book, self.operation, &self.recipe).await? {
-            let event = Event::RecipeBound { recipe: self.recipe, contract: self.call.contract().digest() };
-            also.push(Append::new(id, Expect::Version(0), event));
-        }
-        // By what is done for whom, not by the account's label: a changed label would make every key new.
-        let action = self.operation.action.as_deref().unwrap_or_default();
-        let owner = self.call.contract().component.name.as_str();
-        let parts = [self.call.tenant().as_bytes(), owner.as_bytes(), action.as_bytes()];
-        let stream_id = stream(StreamKind::Account, &parts);
-        let now = Event::AccountBound {
-            account: self.account.clone(),
-            endpoint: self.operation.endpoint.clone(),
-            url: grant.url.clone(),
-            credential: grant.credential.as_ref().map(|usage| usage.name.clone()),
-        };
-        match last(self.book, stream_id).await? {
-            Some(first) if !same_account(&first, &now) => return Err(Stop::AccountChanged),
-            Some(_) => {}
-            None => also.push(Append::new(stream_id, Expect::Version(0), now)),
-        }
-        Ok(also)
-    }
-
-    /// An ordinal is accepted only when the one before it exists and is decided.
-    async fn sequence(&self) -> Result<(), Stop> {
-        let Some((_, _, n)) = &self.resolved.sequence else { return Ok(()) };
-        if *n <= 1 {
-            return Ok(());
-        }
-        let mut previous = self.resolved.clone();
-        if let Some(sequence) = &mut previous.sequence {
-            sequence.2 = n - 1;
-        }
-        let key = key_of(self.call, self.operation, &self.account, &previous, 0)?;
-        let row = self.book.effects.get(key.0).await.map_err(|error| ledger_stop(error.into()))?;
-        let decided = row.as_ref().is_some_and(|row| {
-            matches!(
-                row.state,
-                StateTag::Done | StateTag::NoEffect | StateTag::Revoked | StateTag::Undone | StateTag::Superseded
-            )
-        });
-        if decided {
-            return Ok(());
-        }
-        let state = row.map_or("missing", |row| row.state.as_str());
-        Err(Stop::SequenceGap(format!("number {n} was asked for while number {} is {state}; nothing was sent", n - 1)))
-    }
-}
-
-/// The endpoint's URL or credential may only change by an operator's decision.
-fn same_account(first: &Event, now: &Event) -> bool {
-    let parts = |event: &Event| match event {
-        Event::AccountBound { account, endpoint, url, credential }
-        | Event::AccountRenamed { account, endpoint, url, credential, .. } => {
-            Some((account.clone(), endpoint.clone(), url.clone(), credential.clone()))
-        }
-        _ => None,
-    };
-    parts(first).is_some_and(|first| Some(first) == parts(now))
 }
 
 pub(crate) fn ledger_stop(error: EffectsError) -> Stop {

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use super::reads::Reads;
 use super::store::{Op, Place, Store};
-use crate::{Append, LedgerError};
+use crate::{Append, Event, LedgerError};
 
 /// Most appends in one commit.
 const GROUP_OPS_MAX: usize = 512;
@@ -162,7 +162,7 @@ struct Group {
 
 impl Group {
     fn add(&mut self, mut op: Op, reply: Reply) {
-        let places = op.batch.iter_mut().flat_map(|append| append.event.stored_mut());
+        let places = op.batch.iter_mut().filter_map(|append| append.event.as_mut()).flat_map(Event::stored_mut);
         self.bytes += places.map(|bytes| bytes.len()).sum::<u64>();
         self.ops.push(op);
         self.replies.push(reply);

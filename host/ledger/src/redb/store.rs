@@ -251,7 +251,7 @@ impl Store {
             accepted.next_seq = entry.after.seq + 1;
         }
         accepted.marks |= op.batch.iter().any(|append| append.marks_head);
-        accepted.sealed |= op.batch.iter().any(|append| matches!(append.event, Event::LedgerSealed { .. }));
+        accepted.sealed |= op.batch.iter().any(|append| matches!(append.event, Some(Event::LedgerSealed { .. })));
         Ok(versions)
     }
 
@@ -268,7 +268,7 @@ impl Store {
         }
         let mut found: HashMap<StreamId, VecDeque<u64>> = HashMap::new();
         let mut versions = Vec::with_capacity(op.batch.len());
-        for append in &op.batch {
+        for append in op.batch.iter().filter(|append| append.event.is_some()) {
             let versions_left = match found.entry(append.stream) {
                 Entry::Occupied(known) => known.into_mut(),
                 Entry::Vacant(new) => new.insert(tables.versions_with(append.stream, nonce)?),

@@ -36,6 +36,7 @@ pub(crate) fn dispatch(attempt: u8, generation: u32, resend: bool) -> Dispatch {
         irreversible: true,
         provider_dedupes: true,
         egress_direct: true,
+        ties: oncegate_ledger::Ties::default(),
     }
 }
 
@@ -63,6 +64,7 @@ pub(crate) fn proposal(request: u8) -> Box<Proposal> {
         fields: like.fields,
         request: like.request,
         request_digest: [request; 32],
+        ties: oncegate_ledger::Ties::default(),
     })
 }
 
