@@ -177,6 +177,8 @@ pub struct Effect {
     pub unknown_why: Option<String>,
     /// What is left after pruning.
     pub tombstone: Option<Box<Tombstone>>,
+    /// The ids of the decisions on it, so that the same one is not taken twice.
+    pub decisions: Vec<String>,
 }
 
 impl Effect {
@@ -295,6 +297,9 @@ impl Effect {
             confirmed: self.confirmed,
             settled_at: self.state_since,
             superseded_by: self.superseded_by.as_ref().map(|s| (s.epoch, s.for_whom.clone(), s.before)),
+            undone_by: self.undone_by,
+            failed_later: self.failed_later.clone(),
+            decisions: self.decisions.clone(),
         })
     }
 }

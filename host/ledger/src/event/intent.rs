@@ -198,4 +198,13 @@ pub struct Tombstone {
     /// The later epoch, if it was superseded: epoch, for whom, the state before.
     #[serde(default)]
     pub superseded_by: Option<(u32, String, crate::StateTag)>,
+    /// The effect that undid it.
+    #[serde(default, with = "serde_bytes")]
+    pub undone_by: Option<[u8; 32]>,
+    /// What was reported long after success.
+    #[serde(default)]
+    pub failed_later: Option<String>,
+    /// The ids of the decisions on it.
+    #[serde(default)]
+    pub decisions: Vec<String>,
 }
