@@ -205,7 +205,14 @@ pub enum Event {
         effect: [u8; 32],
     },
     /// Nobody will come back to what belongs to it: its effects may be pruned.
-    ParentClosed { parent: String, actor: String, reason: String, at: u64 },
+    ParentClosed {
+        parent: String,
+        actor: String,
+        reason: String,
+        at: u64,
+        #[serde(default)]
+        decision: Option<String>,
+    },
 
     // Of an effect.
     /// Frozen in a plan.
@@ -409,6 +416,7 @@ impl Event {
         match self {
             Event::AccountRenamed { decision, .. }
             | Event::HostFenced { decision, .. }
+            | Event::ParentClosed { decision, .. }
             | Event::Approved { decision, .. }
             | Event::Denied { decision, .. }
             | Event::FailedLater { decision, .. }

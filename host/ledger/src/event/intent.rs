@@ -172,6 +172,18 @@ pub struct Tombstone {
     pub generation: u32,
     /// Its epoch.
     pub epoch: u32,
+    /// Whose effect it was.
+    #[serde(default)]
+    pub tenant: String,
+    /// The provider account.
+    #[serde(default)]
+    pub account: String,
+    /// The owner of the action.
+    #[serde(default)]
+    pub owner: String,
+    /// The action.
+    #[serde(default)]
+    pub action: String,
     /// The tool that asked.
     pub tool: String,
     /// The operation.
@@ -201,6 +213,15 @@ pub struct Tombstone {
     /// The effect that undid it.
     #[serde(default, with = "serde_bytes")]
     pub undone_by: Option<[u8; 32]>,
+    /// Receipts that contradicted it.
+    #[serde(default)]
+    pub other_receipts: Vec<String>,
+    /// Something contradicted it once.
+    #[serde(default)]
+    pub diverged: bool,
+    /// What else in the ledger it is tied to.
+    #[serde(default)]
+    pub ties: Ties,
     /// What was reported long after success.
     #[serde(default)]
     pub failed_later: Option<String>,

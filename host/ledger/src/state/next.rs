@@ -36,7 +36,8 @@ fn step(effect: Option<Effect>, event: &Event) -> Result<Effect, Illegal> {
     effect.version = effect.version.saturating_add(1);
     let at = event.at().unwrap_or_default();
     effect.updated_at = effect.updated_at.max(at);
-    if before != Some(effect.state) {
+    // A tombstone says itself since when.
+    if before != Some(effect.state) && !matches!(event, Event::Pruned(_)) {
         effect.state_since = at;
     }
     Ok(effect)
@@ -115,6 +116,9 @@ pub(super) fn from_tombstone(tombstone: &Tombstone) -> Effect {
     effect.confirmed = tombstone.confirmed;
     effect.superseded_by =
         tombstone.superseded_by.clone().map(|(epoch, for_whom, before)| Supersession { epoch, for_whom, before });
+    effect.state_since = tombstone.settled_at;
+    effect.other_receipts = tombstone.other_receipts.clone();
+    effect.diverged = tombstone.diverged;
     effect.undone_by = tombstone.undone_by;
     effect.failed_later = tombstone.failed_later.clone();
     effect.decisions = tombstone.decisions.clone();
