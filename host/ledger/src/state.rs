@@ -274,15 +274,18 @@ impl Effect {
 
     /// Tenant, account, owner, action, tool and operation, as they were last sent or proposed.
     pub fn names(&self) -> Option<[&str; 6]> {
-        let dispatch = self.dispatch.as_deref().map(|d| {
-            [&d.tenant, &d.account, &d.owner, &d.action, &d.tool, &d.operation].map(String::as_str)
-        });
-        let proposal = self.proposal.as_deref().map(|p| {
-            [&p.tenant, &p.account, &p.owner, &p.action, &p.tool, &p.operation].map(String::as_str)
-        });
-        let tombstone = self.tombstone.as_deref().map(|t| {
-            [&t.tenant, &t.account, &t.owner, &t.action, &t.tool, &t.operation].map(String::as_str)
-        });
+        let dispatch = self
+            .dispatch
+            .as_deref()
+            .map(|d| [&d.tenant, &d.account, &d.owner, &d.action, &d.tool, &d.operation].map(String::as_str));
+        let proposal = self
+            .proposal
+            .as_deref()
+            .map(|p| [&p.tenant, &p.account, &p.owner, &p.action, &p.tool, &p.operation].map(String::as_str));
+        let tombstone = self
+            .tombstone
+            .as_deref()
+            .map(|t| [&t.tenant, &t.account, &t.owner, &t.action, &t.tool, &t.operation].map(String::as_str));
         dispatch.or(proposal).or(tombstone)
     }
 

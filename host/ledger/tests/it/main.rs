@@ -5,6 +5,7 @@
 mod histories;
 mod open;
 mod processes;
+mod retention;
 mod samples;
 mod states;
 mod suite;

@@ -131,5 +131,12 @@ pub(crate) fn revoke_wished() -> Event {
 }
 
 pub(crate) fn superseded() -> Event {
-    Event::Superseded { actor: "ann".into(), reason: "again".into(), epoch: 1, for_whom: "run:7".into(), at: 1_000, decision: None }
+    Event::Superseded {
+        actor: "ann".into(),
+        reason: "again".into(),
+        epoch: 1,
+        for_whom: "run:7".into(),
+        at: 1_000,
+        decision: None,
+    }
 }
