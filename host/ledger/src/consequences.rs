@@ -78,7 +78,8 @@ fn released(key: [u8; 32], before: Option<&Effect>, after: &Effect, ties: &Ties,
 /// Sent, and not proven to have had no effect.
 fn uses_permit(effect: &Effect) -> bool {
     let nothing = [StateTag::Planned, StateTag::AwaitingApproval, StateTag::NoEffect, StateTag::Revoked];
-    !effect.attempts.is_empty() && !nothing.contains(&effect.state)
+    let sent = !effect.attempts.is_empty() || effect.tombstone.is_some();
+    sent && !nothing.contains(&effect.state)
 }
 
 fn holds_claims(effect: &Effect) -> bool {

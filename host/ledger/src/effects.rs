@@ -117,6 +117,21 @@ impl Effects {
         Ok(effect)
     }
 
+    /// Leaves a tombstone of each of these effects, as last read, in one commit. Their records stay
+    /// until [`Ledger::forget`] is told of their streams.
+    ///
+    /// # Errors
+    /// Those of [`Effects::advance`]; nothing was stored then.
+    pub async fn bury(&self, rows: &[([u8; 32], Effect)], at: u64) -> Result<(), EffectsError> {
+        let mut batch = Vec::with_capacity(rows.len());
+        for (key, row) in rows {
+            let tombstone = row.to_tombstone(at)?;
+            batch.push(step(*key, Some(row), Event::Pruned(Box::new(tombstone)))?.0);
+        }
+        self.ledger.append(batch).await?;
+        Ok(())
+    }
+
     /// Adds to the batch what another row must say, unless it has said so; where its state does not
     /// allow that, the contradiction is kept.
     async fn follow(

@@ -6,6 +6,7 @@ mod consequences;
 mod histories;
 mod open;
 mod processes;
+mod retention;
 mod samples;
 mod states;
 mod suite;
