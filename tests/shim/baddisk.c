@@ -8,6 +8,8 @@
 //                   eio-write  writes fail with EIO
 //                   eio-sync   fsync and fdatasync fail with EIO, and nothing is synced
 //                   lie        fsync and fdatasync say yes and do nothing
+//                 Two numbers may follow: which call of this process is the first to meet it (1 when
+//                 none is given), and how many calls do (all). When one did, SWITCH.met exists.
 // BADDISK_TRACE   a file that gets every change, in order: a line `OP LENGTH OFFSET PATH`, then LENGTH
 //                 bytes. OP is write, size (OFFSET is the new length), sync, create, mkdir, unlink
 //                 or link (the bytes are the new name).
@@ -21,6 +23,7 @@
 #include <limits.h>
 #include <pthread.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +37,7 @@ enum fault { NONE, FULL, READ_ONLY, EIO_WRITE, EIO_SYNC, LIE };
 
 static const char *wanted, *switch_path;
 static int trace_fd = -1;
+static atomic_long calls;
 static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
 
 __attribute__((constructor)) static void start(void) {
@@ -56,29 +60,46 @@ static int is_wanted_fd(int fd, char *path) {
   return path[0] == '/' && is_wanted(path);
 }
 
-static enum fault fault(void) {
+static enum fault named(const char *word) {
+  static const char *const names[] = {"", "full", "read-only", "eio-write", "eio-sync", "lie"};
+  for (int known = FULL; known <= LIE; known++)
+    if (strcmp(word, names[known]) == 0) return (enum fault)known;
+  return NONE;
+}
+
+// What this call meets, which is counted while anything is wrong.
+static enum fault fault(int is_sync) {
   if (switch_path == NULL) return NONE;
   int saved = errno;
-  char word[16] = "";
+  char text[64] = "", word[16] = "";
   int fd = (int)syscall(SYS_openat, AT_FDCWD, switch_path, O_RDONLY | O_CLOEXEC);
   if (fd >= 0) {
-    ssize_t length = syscall(SYS_read, fd, word, sizeof word - 1);
-    word[length < 0 ? 0 : length] = 0;
+    ssize_t length = syscall(SYS_read, fd, text, sizeof text - 1);
+    text[length < 0 ? 0 : length] = 0;
     syscall(SYS_close, fd);
   }
+  long first = 1, count = LONG_MAX;
+  sscanf(text, "%15s %ld %ld", word, &first, &count);
+  enum fault now = named(word);
+  // Syncs do not fill a disk, and writes do not meet what is wrong with syncs.
+  if (is_sync != (now == EIO_SYNC || now == LIE)) now = NONE;
+  if (now != NONE) {
+    long number = atomic_fetch_add(&calls, 1) + 1;
+    if (number < first || number - first >= count) now = NONE;
+  }
+  if (now != NONE) {
+    char met[PATH_MAX];
+    snprintf(met, sizeof met, "%s.met", switch_path);
+    fd = (int)syscall(SYS_openat, AT_FDCWD, met, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    if (fd >= 0) syscall(SYS_close, fd);
+  }
   errno = saved;
-  word[strcspn(word, " \n")] = 0;
-  if (strcmp(word, "full") == 0) return FULL;
-  if (strcmp(word, "read-only") == 0) return READ_ONLY;
-  if (strcmp(word, "eio-write") == 0) return EIO_WRITE;
-  if (strcmp(word, "eio-sync") == 0) return EIO_SYNC;
-  if (strcmp(word, "lie") == 0) return LIE;
-  return NONE;
+  return now;
 }
 
 // The error that a write meets now, or 0.
 static int write_error(void) {
-  switch (fault()) {
+  switch (fault(0)) {
   case FULL: return ENOSPC;
   case READ_ONLY: return EROFS;
   case EIO_WRITE: return EIO;
@@ -151,7 +172,7 @@ int ftruncate(int fd, off_t length) { return ftruncate64(fd, length); }
 static int synced(int fd, int (*real)(int)) {
   char path[PATH_MAX];
   if (!is_wanted_fd(fd, path)) return real(fd);
-  enum fault now = fault();
+  enum fault now = fault(1);
   if (now == EIO_SYNC) FAIL(EIO);
   if (now == LIE) return 0;
   RECORDED(int, real(fd), done == 0, "sync", 0, path, NULL, 0);
@@ -171,10 +192,10 @@ static int opened(int folder, const char *path, int flags, mode_t mode) {
   int writes = (flags & O_ACCMODE) != O_RDONLY || (flags & O_CREAT) != 0;
   if (folder != AT_FDCWD || !writes || !is_wanted(path))
     return (int)syscall(SYS_openat, folder, path, flags, mode);
-  enum fault now = fault();
-  if (now == READ_ONLY) FAIL(EROFS);
   struct stat known;
   int is_new = (flags & O_CREAT) != 0 && stat(path, &known) != 0;
+  enum fault now = fault(0);
+  if (now == READ_ONLY) FAIL(EROFS);
   if (is_new && now == FULL) FAIL(ENOSPC);
   RECORDED(int, (int)syscall(SYS_openat, folder, path, flags, mode), done >= 0 && is_new, "create", 0, path, NULL, 0);
 }
@@ -206,7 +227,7 @@ int openat64(int folder, const char *path, int flags, ...) {
 int mkdir(const char *path, mode_t mode) {
   REAL(int, mkdir, const char *, mode_t);
   if (!is_wanted(path)) return real(path, mode);
-  enum fault now = fault();
+  enum fault now = fault(0);
   if (now == FULL) FAIL(ENOSPC);
   if (now == READ_ONLY) FAIL(EROFS);
   RECORDED(int, real(path, mode), done == 0, "mkdir", 0, path, NULL, 0);
@@ -215,14 +236,14 @@ int mkdir(const char *path, mode_t mode) {
 int unlink(const char *path) {
   REAL(int, unlink, const char *);
   if (!is_wanted(path)) return real(path);
-  if (fault() == READ_ONLY) FAIL(EROFS);
+  if (fault(0) == READ_ONLY) FAIL(EROFS);
   RECORDED(int, real(path), done == 0, "unlink", 0, path, NULL, 0);
 }
 
 int linkat(int from_folder, const char *from, int to_folder, const char *to, int flags) {
   REAL(int, linkat, int, const char *, int, const char *, int);
   if (!is_wanted(to)) return real(from_folder, from, to_folder, to, flags);
-  enum fault now = fault();
+  enum fault now = fault(0);
   if (now == FULL) FAIL(ENOSPC);
   if (now == READ_ONLY) FAIL(EROFS);
   RECORDED(int, real(from_folder, from, to_folder, to, flags), done == 0, "link", 0, from, to, strlen(to));

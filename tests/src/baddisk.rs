@@ -65,10 +65,33 @@ impl BadDisk {
     /// # Errors
     /// The switch cannot be written.
     pub fn breaks(&self, fault: Fault) -> Result<()> {
+        self.switch_to(&fault.to_string())
+    }
+
+    /// From a program's `first` call on that the fault can meet, and for `count` of them: 1 is the first.
+    ///
+    /// # Errors
+    /// See [`BadDisk::breaks`].
+    pub fn breaks_at(&self, fault: Fault, first: u32, count: u32) -> Result<()> {
+        self.switch_to(&format!("{fault} {first} {count}"))
+    }
+
+    fn switch_to(&self, words: &str) -> Result<()> {
+        // It may not have been met before.
+        fs::remove_file(self.met_file()).ok();
         // Under another name first: nobody reads half a word.
         let new = self.switch.with_extension("new");
-        fs::write(&new, fault.to_string())?;
+        fs::write(&new, words)?;
         Ok(fs::rename(new, &self.switch)?)
+    }
+
+    /// Whether any call has met the latest fault.
+    pub fn was_met(&self) -> bool {
+        self.met_file().exists()
+    }
+
+    fn met_file(&self) -> PathBuf {
+        self.switch.with_extension("met")
     }
 
     /// The fault is gone.
