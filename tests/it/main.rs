@@ -8,6 +8,8 @@ mod bad_ledgers;
 mod book;
 mod campaign;
 mod crash_states;
+mod disk_faults;
+mod disk_power;
 mod hostile;
 mod killat;
 mod kills;

@@ -69,7 +69,14 @@ fn begin(event: &Event) -> Result<Effect, String> {
             dispatched(&mut effect, dispatch)?;
             Ok(effect)
         }
-        Event::Pruned(tombstone) => Ok(from_tombstone(tombstone)),
+        Event::Pruned(tombstone) => {
+            let effect = from_tombstone(tombstone);
+            may_prune(&effect).map_err(|illegal| illegal.why)?;
+            if effect.state == StateTag::Done && effect.receipt.as_deref().is_none_or(str::is_empty) {
+                return no("done needs a receipt");
+            }
+            Ok(effect)
+        }
         _ => no("it starts with a plan, an approval or a dispatch"),
     }
 }

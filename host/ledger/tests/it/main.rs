@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod consequences;
+mod every_order;
 mod histories;
 mod open;
 mod processes;

@@ -122,6 +122,20 @@ pub(crate) fn decided(outcome: Outcome) -> Event {
     Event::Decided { actor: "ann".into(), reason: "looked".into(), outcome, at: 1_000, decision: None }
 }
 
+pub(crate) fn approved(request: u8) -> Event {
+    Event::Approved {
+        actor: "ann".into(),
+        reason: "fine".into(),
+        request_digest: [request; 32],
+        at: 1_000,
+        decision: None,
+    }
+}
+
+pub(crate) fn denied() -> Event {
+    Event::Denied { actor: "ann".into(), reason: "no".into(), at: 1_000, decision: None }
+}
+
 pub(crate) fn revoked() -> Event {
     Event::Revoked { actor: "ann".into(), reason: "no".into(), at: 1_000, decision: None }
 }
