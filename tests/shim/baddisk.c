@@ -11,8 +11,8 @@
 //                 Two numbers may follow: which call of this process is the first to meet it (1 when
 //                 none is given), and how many calls do (all). When one did, SWITCH.met exists.
 // BADDISK_TRACE   a file that gets every change, in order: a line `OP LENGTH OFFSET PATH`, then LENGTH
-//                 bytes. OP is write, size (OFFSET is the new length), sync, create, mkdir, unlink
-//                 or link (the bytes are the new name).
+//                 bytes. OP is write, size (OFFSET is the new length), sync, create, mkdir, unlink,
+//                 link or rename (the bytes are the new name).
 //
 // Recorded calls happen one at a time, so that the order of the record is the order on the disk.
 
@@ -247,4 +247,13 @@ int linkat(int from_folder, const char *from, int to_folder, const char *to, int
   if (now == FULL) FAIL(ENOSPC);
   if (now == READ_ONLY) FAIL(EROFS);
   RECORDED(int, real(from_folder, from, to_folder, to, flags), done == 0, "link", 0, from, to, strlen(to));
+}
+
+int rename(const char *from, const char *to) {
+  REAL(int, rename, const char *, const char *);
+  if (!is_wanted(to)) return real(from, to);
+  enum fault now = fault(0);
+  if (now == FULL) FAIL(ENOSPC);
+  if (now == READ_ONLY) FAIL(EROFS);
+  RECORDED(int, real(from, to), done == 0, "rename", 0, from, to, strlen(to));
 }

@@ -129,6 +129,8 @@ pub enum Op {
     Unlink,
     /// Gave it another name as well.
     Link(PathBuf),
+    /// Gave it another name.
+    Rename(PathBuf),
 }
 
 /// Makes a command record every change of the files whose path holds `files`.
@@ -163,6 +165,7 @@ pub fn read_changes(trace: &Path) -> Result<Vec<Change>> {
             "mkdir" => Op::Folder,
             "unlink" => Op::Unlink,
             "link" => Op::Link(PathBuf::from(std::str::from_utf8(bytes)?)),
+            "rename" => Op::Rename(PathBuf::from(std::str::from_utf8(bytes)?)),
             other => anyhow::bail!("not an operation of the record: {other}"),
         };
         changes.push(Change { op, path: PathBuf::from(path) });

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use oncegate_ledger::hosts::Hosts;
 use oncegate_ledger::state::{Effect, StateTag};
-use oncegate_ledger::{Effects, Event, Ledger, LedgerError, StreamId, StreamKind};
+use oncegate_ledger::{Effects, Event, Ledger, StreamId, StreamKind};
 use serde_json::Value;
 
 use crate::cache::{Cache, CacheError};
@@ -54,9 +54,6 @@ pub enum SandboxError {
     /// The cache cannot be used.
     #[error(transparent)]
     Cache(#[from] CacheError),
-    /// This process cannot be made known to the ledger.
-    #[error(transparent)]
-    Ledger(#[from] LedgerError),
 }
 
 /// One call of one tool.
@@ -77,21 +74,20 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
-    /// Starts the engine and makes this process known to the ledger.
+    /// Starts the engine and makes this process known to the ledger. Where that fails there is no ledger:
+    /// reads go on, effects are refused.
     ///
     /// # Errors
     /// [`SandboxError`].
     pub fn new(options: Options) -> Result<Self, SandboxError> {
         let runtime = Runtime::new()?;
         let cache = Cache::open(&options.cache)?;
-        let book = match options.ledger {
-            Ok(ledger) => {
-                let hosts = Hosts::of(&ledger.identity());
-                let me = hosts.register()?;
-                Ok(Book { effects: Effects::new(ledger), hosts, me })
-            }
-            Err(why) => Err(why),
-        };
+        let book = options.ledger.and_then(|ledger| {
+            let hosts = Hosts::of(&ledger.identity());
+            // Without it nobody could tell whether this process still sends: nothing is sent.
+            let me = hosts.register().map_err(|error| error.to_string())?;
+            Ok(Book { effects: Effects::new(ledger), hosts, me })
+        });
         Ok(Self { host: Arc::new(Host::new(runtime, cache, options.policy, book, options.clock)) })
     }
 

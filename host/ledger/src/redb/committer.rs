@@ -102,13 +102,13 @@ impl Committer {
     fn run(mut self, receiver: &Receiver<Message>) {
         loop {
             let mut group = Group::default();
-            match receiver.recv() {
-                Ok(Message::Append(op, reply)) => group.add(op, reply),
-                Ok(Message::Forget(streams, reply)) => {
+            match self.next(receiver) {
+                Some(Message::Append(op, reply)) => group.add(op, reply),
+                Some(Message::Forget(streams, reply)) => {
                     self.forget(&streams, reply);
                     continue;
                 }
-                Ok(Message::Stop) | Err(_) => return,
+                Some(Message::Stop) | None => return,
             }
             let next = group.fill(receiver, self.last_group);
             self.last_group = group.ops.len();
@@ -119,6 +119,19 @@ impl Committer {
                 Some(Message::Append(..)) | None => {}
             }
         }
+    }
+
+    /// Waits for a message. A ledger that a failure closed is opened again meanwhile, whether or not
+    /// anybody appends: those who hold something in memory read first.
+    fn next(&mut self, receiver: &Receiver<Message>) -> Option<Message> {
+        while self.store.is_err() {
+            match receiver.recv_timeout(REOPEN_EVERY.saturating_sub(self.tried.elapsed())) {
+                Ok(message) => return Some(message),
+                Err(RecvTimeoutError::Timeout) => self.reopen(),
+                Err(RecvTimeoutError::Disconnected) => return None,
+            }
+        }
+        receiver.recv().ok()
     }
 
     fn forget(&mut self, streams: &[StreamId], reply: ForgotReply) {
@@ -168,14 +181,19 @@ impl Committer {
     fn reopen(&mut self) {
         self.tried = Instant::now();
         self.reads.close();
-        self.store = Err(LedgerError::unavailable("it is being opened again"));
+        let closed = Err(LedgerError::unavailable("it is being opened again"));
+        let before = std::mem::replace(&mut self.store, closed).err();
         self.store = Store::open(&self.place);
         match &self.store {
             Ok(store) => {
                 self.reads.reopened(store.database());
                 self.incarnation.fetch_add(1, Ordering::Relaxed);
             }
-            Err(error) => tracing::error!(%error, "the ledger could not be opened again"),
+            // Tried twice a second: said once.
+            Err(error) if before.as_ref() != Some(error) => {
+                tracing::error!(%error, "the ledger could not be opened again");
+            }
+            Err(_) => {}
         }
     }
 }

@@ -315,6 +315,38 @@ fn a_failed_commit_is_unknown_and_the_next_incarnation_reads_the_truth() {
     thread.join().unwrap();
 }
 
+/// Whoever holds an answer in memory reads its row before it stores it: a ledger that opened again only
+/// when something was appended would stay closed for ever.
+#[test]
+fn a_ledger_that_a_failure_closed_opens_again_by_itself() {
+    let directory = tempfile::tempdir().unwrap();
+    let disk = Arc::new(Mutex::new(Disk::from(created(directory.path()))));
+    let at = place(&disk, directory.path());
+    let store = Store::open(&at).unwrap();
+    let reads = Arc::new(super::reads::Reads::new(store.database(), at.segments.clone()));
+    let (queue, thread) = super::committer::start(store, at, Arc::clone(&reads), Arc::default()).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let dispatch = |key: u8| op(effects::step([key; 32], None, dispatched(1, 0)).unwrap().0).batch;
+    {
+        let mut disk = disk.lock().unwrap();
+        disk.stop_at = Some(disk.syncs + 1);
+    }
+    assert!(runtime.block_on(queue.append(dispatch(1))).is_err());
+    let read = || reads.answer(&super::protocol::Request::Read { stream: StreamId::effect([1; 32]) });
+    assert!(matches!(read(), Err(LedgerError::Unavailable { .. })));
+    {
+        let mut disk = disk.lock().unwrap();
+        (disk.stop_at, disk.stopped) = (None, false);
+    }
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    while read().is_err() {
+        assert!(std::time::Instant::now() < until, "it stays closed: {:?}", read());
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    queue.stop();
+    thread.join().unwrap();
+}
+
 #[test]
 fn a_commit_costs_two_syncs_however_many_are_in_it() {
     let directory = tempfile::tempdir().unwrap();
