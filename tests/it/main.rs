@@ -20,6 +20,8 @@ mod provider;
 mod raw_answers;
 mod reconcile;
 mod rephrase;
+mod retention;
 mod sequence;
 mod tidy;
+mod verbs;
 mod versions;

@@ -49,6 +49,8 @@ pub(crate) struct Host {
     closed: AtomicBool,
     running: Mutex<HashSet<[u8; 16]>>,
     stops_seen: Mutex<HashMap<[u8; 16], Instant>>,
+    /// Hosts that an operator fenced, as far as this process has looked.
+    fenced: Mutex<HashSet<[u8; 16]>>,
     contracts: Mutex<HashMap<[u8; 32], Arc<Contract>>>,
 }
 
@@ -64,6 +66,7 @@ impl Host {
             closed: AtomicBool::new(false),
             running: Mutex::default(),
             stops_seen: Mutex::default(),
+            fenced: Mutex::default(),
             contracts: Mutex::default(),
         }
     }
@@ -100,10 +103,33 @@ impl Host {
         }
         match book.hosts.stopped(attempt.host) {
             Stopped::Yes => self.saw_stop(attempt.id),
+            _ if self.is_fenced(attempt.host) => self.saw_stop(attempt.id),
             Stopped::No if self.overdue(attempt.at) => Sender::NotKnown,
             Stopped::No => Sender::Running,
             Stopped::NotKnown => Sender::NotKnown,
         }
+    }
+
+    /// Looks which senders of the row an operator has fenced: by his word they have stopped, and
+    /// [`Host::sender_of`] says so from then on. What cannot be read is not known to be fenced.
+    pub(crate) async fn learn_fences(&self, book: &Book, effect: &Effect) {
+        for attempt in effect.attempts.iter().filter(|attempt| !attempt.stopped && !attempt.proof) {
+            let host = attempt.host;
+            if host == book.me.id() || book.hosts.stopped(host) == Stopped::Yes || self.is_fenced(host) {
+                continue;
+            }
+            match book.effects.ledger.read(StreamId::host(host)).await {
+                Ok(records) if records.iter().any(|record| matches!(record.event, Event::HostFenced { .. })) => {
+                    self.fenced.lock().unwrap_or_else(PoisonError::into_inner).insert(host);
+                }
+                Ok(_) => {}
+                Err(error) => tracing::warn!(%error, "whether a host was fenced cannot be read"),
+            }
+        }
+    }
+
+    fn is_fenced(&self, host: [u8; 16]) -> bool {
+        self.fenced.lock().unwrap_or_else(PoisonError::into_inner).contains(&host)
     }
 
     fn saw_stop(&self, attempt: [u8; 16]) -> Sender {

@@ -62,9 +62,9 @@ pub(crate) async fn perform(
 ) -> Result<Reply, Stop> {
     let operation = call.operation(name, oncegate_contract::EffectClass::Keyed)?;
     let (resolved, fetches) = call.resolve(operation, given)?;
-    let account = policy::account(&call.host.policy, operation)
-        .ok_or_else(|| Stop::NotPermitted("this operation is not permitted".to_owned()))?;
+    let today = bindings::label(call, operation)?;
     let book = call.host.book()?;
+    let account = bindings::account(call, book, operation, today).await?;
     let admitted = policy::admit(&call.host.policy, &call.component.description.digest, call.tenant());
     admitted.map_err(denied)?;
     let recipe = oncegate_contract::recipe(operation);
@@ -152,6 +152,9 @@ impl Wanted<'_> {
         settled: &mut bool,
     ) -> Result<Step, Stop> {
         let differing = self.differing(row.as_ref()).await?;
+        if let Some(row) = &row {
+            self.call.host.learn_fences(self.book, row).await;
+        }
         let sender = row.as_ref().map_or(state::Sender::Stopped, |row| self.call.host.sender(self.book, row));
         let answer = state::answer(row.as_ref(), &differing, sender);
         let answer = match answer {

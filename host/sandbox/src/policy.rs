@@ -19,6 +19,9 @@ pub use units::digest_of;
 use crate::describe::Description;
 use crate::limits::Limits;
 
+/// Longer than any orchestrator keeps a run that it may replay.
+const REPLAY_WINDOW: std::time::Duration = std::time::Duration::from_secs(90 * 86_400);
+
 /// Facts that an orchestrator may give.
 pub const CONTEXT_FACTS: [&str; 7] = ["tenant", "trigger", "run", "sequence", "plan", "permit", "parent"];
 
@@ -35,6 +38,22 @@ pub struct Policy {
     pub context: ContextRules,
     /// Limits of every call.
     pub limits: Limits,
+    /// How long the history of what is decided is kept at least.
+    pub retention: Retention,
+}
+
+/// The `[retention]` table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retention {
+    /// For so long after its last change an effect answers with the provider's own words, and is not
+    /// pruned.
+    pub replay_window: std::time::Duration,
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        Self { replay_window: REPLAY_WINDOW }
+    }
 }
 
 /// One `[[component]]` entry.

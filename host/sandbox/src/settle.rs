@@ -71,6 +71,7 @@ pub(crate) async fn settle(
     patience: Patience,
 ) -> Result<Settled, AttemptError> {
     let Some(dispatch) = row.dispatch.as_deref() else { return Ok(Settled::Open("nothing was sent".to_owned())) };
+    host.learn_fences(book, row).await;
     let noted = note_stops(host, book, key, row).await?;
     let row = noted.as_ref().unwrap_or(row);
     let contract = host.contract(book, dispatch.contract).await?;
@@ -322,6 +323,7 @@ pub(crate) async fn refresh_saying(
     let mut settled = false;
     for _ in 0..STEPS_MAX {
         let Some(row) = book.effects.get(key).await.map_err(EffectsError::from)? else { return Ok((None, None)) };
+        host.learn_fences(book, &row).await;
         let sender = host.sender(book, &row);
         let component = component
             .copied()

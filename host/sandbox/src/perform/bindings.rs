@@ -6,7 +6,7 @@ use oncegate_ledger::{Append, Event, Expect, StreamId, StreamKind};
 use super::{Wanted, ledger_stop};
 use crate::call::Call;
 use crate::host::{Book, stream};
-use crate::policy::Grant;
+use crate::policy::{self, Grant};
 use crate::stop::Stop;
 
 /// The recipe that is bound to this owner's action must be this contract's; gives the stream to bind it
@@ -32,6 +32,36 @@ pub(super) async fn last(book: &Book, id: StreamId) -> Result<Option<Event>, Sto
     Ok(records.into_iter().next_back().map(|record| record.event))
 }
 
+/// The label of the account that keys are made with: where an operator renamed the one that the policy
+/// names today, the label that it had at first. A new label would make every key new.
+pub(super) async fn account(call: &Call, book: &Book, operation: &Operation, today: String) -> Result<String, Stop> {
+    let records = book.effects.ledger.read(account_stream(call, operation)).await;
+    let records = records.map_err(|error| ledger_stop(error.into()))?;
+    let labels: Vec<&String> = records
+        .iter()
+        .filter_map(|record| match &record.event {
+            Event::AccountBound { account, .. } | Event::AccountRenamed { account, .. } => Some(account),
+            _ => None,
+        })
+        .collect();
+    match (labels.first(), labels.last()) {
+        (Some(first), Some(last)) if **last == today => Ok((*first).clone()),
+        _ => Ok(today),
+    }
+}
+
+/// The account's label in today's policy.
+pub(super) fn label(call: &Call, operation: &Operation) -> Result<String, Stop> {
+    let label = policy::account(&call.host.policy, operation);
+    label.ok_or_else(|| Stop::NotPermitted("this operation is not permitted".to_owned()))
+}
+
+/// By what is done for whom, not by the account's label: a changed label would make every key new.
+fn account_stream(call: &Call, operation: &Operation) -> StreamId {
+    let action = operation.action.as_deref().unwrap_or_default();
+    StreamId::account(call.tenant(), &call.contract().component.name, action)
+}
+
 impl Wanted<'_> {
     /// The recipe and the account that this owner's effects are bound to: checked, or bound now.
     pub(super) async fn bindings(&self, grant: &Grant) -> Result<Vec<Append>, Stop> {
@@ -40,13 +70,9 @@ impl Wanted<'_> {
             let event = Event::RecipeBound { recipe: self.recipe, contract: self.call.contract().digest() };
             also.push(Append::new(id, Expect::Version(0), event));
         }
-        // By what is done for whom, not by the account's label: a changed label would make every key new.
-        let action = self.operation.action.as_deref().unwrap_or_default();
-        let owner = self.call.contract().component.name.as_str();
-        let parts = [self.call.tenant().as_bytes(), owner.as_bytes(), action.as_bytes()];
-        let stream_id = stream(StreamKind::Account, &parts);
+        let stream_id = account_stream(self.call, self.operation);
         let now = Event::AccountBound {
-            account: self.account.clone(),
+            account: label(self.call, self.operation)?,
             endpoint: self.operation.endpoint.clone(),
             url: grant.url.clone(),
             credential: grant.credential.as_ref().map(|usage| usage.name.clone()),

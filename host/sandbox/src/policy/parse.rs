@@ -11,12 +11,12 @@ use super::reader::{Reader, Table};
 use super::units;
 use super::{
     Attach, CONTEXT_FACTS, ComponentRule, ContextRules, CredentialRule, CredentialSource, EndpointRule, Policy,
-    PolicyErrors, Setter,
+    PolicyErrors, Retention, Setter,
 };
 use crate::limits::Limits;
 
 /// Top-level keys of features that this version does not have.
-const LATER: [&str; 5] = ["approve", "approvers", "exclusive", "retention", "signer"];
+const LATER: [&str; 4] = ["approve", "approvers", "exclusive", "signer"];
 /// The same, in `[[component]]`.
 const LATER_COMPONENT: [&str; 6] = ["signer", "lineage", "requires", "requires-plan", "bounds", "trust-docs"];
 /// Headers that say how a message is framed or routed: never a place for a secret.
@@ -42,7 +42,7 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Policy, PolicyErrors> {
         return reader.finish(Policy::default());
     }
     let root = Reader::root(root.get_ref());
-    let known = ["component", "endpoint", "credential", "context", "limits"];
+    let known = ["component", "endpoint", "credential", "context", "limits", "retention"];
     reader.only(&root, &known, &LATER);
     let policy = Policy {
         components: components(&mut reader, &root),
@@ -50,6 +50,7 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Policy, PolicyErrors> {
         credentials: named(&mut reader, &root, "credential", credential),
         context: context(&mut reader, &root),
         limits: limits(&mut reader, &root),
+        retention: retention(&mut reader, &root),
     };
     reader.finish(policy)
 }
@@ -297,6 +298,21 @@ fn limits<'a>(reader: &mut Reader<'a>, root: &Table<'a>) -> Limits {
         }
     }
     limits
+}
+
+fn retention<'a>(reader: &mut Reader<'a>, root: &Table<'a>) -> Retention {
+    let mut retention = Retention::default();
+    let Some(table) = reader.table(root, "retention") else {
+        return retention;
+    };
+    reader.only(&table, &["replay-window"], &[]);
+    if let Some((value, _)) = reader.get(&table, "replay-window") {
+        match timed(value) {
+            Some(window) => retention.replay_window = window,
+            None => reader.bad(&table, "replay-window", "expected a duration above 0 such as \"90d\" or \"12h\""),
+        }
+    }
+    retention
 }
 
 /// A size that a slot of the pool can hold.

@@ -194,7 +194,6 @@ fn what_cannot_be_enforced_yet_is_refused() {
     let cases = [
         "[[approve]]\noperation = \"create-refund\"",
         "[[exclusive]]\nname = \"x\"",
-        "[retention]\ndone = \"30d\"",
         "[[component]]\nsigner = \"x\"\ntenants = []\ngrant = []",
         "[[component]]\nrequires = [\"plan\"]\ntenants = []\ngrant = []",
         "[endpoint.a]\naccount-is = { operation = \"whoami\", at = \"/id\" }",
@@ -204,6 +203,17 @@ fn what_cannot_be_enforced_yet_is_refused() {
         let errors = errors(text);
         assert!(errors.contains("not in this version"), "{text}: {errors}");
     }
+}
+
+#[test]
+fn the_replay_window_is_ninety_days_unless_the_policy_says_otherwise() {
+    let day = Duration::from_secs(86_400);
+    assert_eq!(Policy::default().retention.replay_window, 90 * day);
+    let shorter = Policy::parse("p.toml", "[retention]\nreplay-window = \"7d\"").unwrap();
+    assert_eq!(shorter.retention.replay_window, 7 * day);
+    assert!(errors("[retention]\nreplay-window = 7").contains("a duration above 0"));
+    assert!(errors("[retention]\nreplay-window = \"0s\"").contains("a duration above 0"));
+    assert!(errors("[retention]\ndone = \"30d\"").contains("retention"));
 }
 
 #[test]
