@@ -20,4 +20,5 @@ mod reconcile;
 mod rephrase;
 mod sequence;
 mod tidy;
+mod two_step;
 mod versions;
