@@ -320,7 +320,7 @@ fn forty_first_calls_at_once_are_forty_refunds() {
 // Clocks that are not right.
 
 /// The library that moves a program's clock, compiled into this folder.
-fn clock(folder: &Path) -> PathBuf {
+pub(crate) fn clock(folder: &Path) -> PathBuf {
     let (source, library) = (Path::new(env!("CARGO_MANIFEST_DIR")).join("shim/clock.c"), folder.join("clock.so"));
     let status = Command::new("cc").args(["-O1", "-shared", "-fPIC", "-o"]).args([&library, &source]).status();
     assert!(status.unwrap().success(), "cc cannot compile {}", source.display());

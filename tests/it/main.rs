@@ -24,4 +24,5 @@ mod retention;
 mod sequence;
 mod tidy;
 mod verbs;
+mod two_step;
 mod versions;

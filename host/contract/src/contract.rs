@@ -92,15 +92,6 @@ impl Contract {
         let mut found = Vec::new();
         for (name, operation) in &self.operations {
             let mut note = |key: &str, why: &str| found.push((format!("operation.{name}.{key}"), why.to_owned()));
-            if operation.completes.is_some() {
-                note("completes", "completing operations are not run by this version of the host");
-            }
-            if operation.revokes.is_some() {
-                note("revokes", "undoing operations are not linked to what they undo by this version of the host");
-            }
-            if operation.undone_by.is_some() {
-                note("undone-by", "undoing operations are not linked to what they undo by this version of the host");
-            }
             if !operation.was.is_empty() {
                 note("was", "earlier recipes are not looked up by this version of the host");
             }

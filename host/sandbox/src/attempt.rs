@@ -4,6 +4,7 @@
 //! exchange itself and the ledger; no caller's deadline and no cancelled future reaches in here.
 
 mod draft;
+pub(crate) mod evidence;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +22,7 @@ use crate::http::{self, End, Exchange, NotSent, Witness};
 use crate::lookup;
 use crate::settle;
 
-pub(crate) use draft::{Draft, again, fresh};
+pub(crate) use draft::{Draft, again, fresh, known_time};
 
 /// Tries to store an answer that has come while the ledger refuses, some ten minutes: the bytes are in
 /// memory only, and a disk that is full is given time.
@@ -213,7 +214,8 @@ pub(crate) async fn push(effects: &Effects, key: [u8; 32], event: Event) -> Resu
     Err(last.unwrap_or(EffectsError::Ledger(LedgerError::Unavailable { why: "too many writers".to_owned() })))
 }
 
-/// The open attempt's sender is gone: what it did is not known.
+/// The open attempt's sender is gone: what it stored of an answer is the answer; without any, what it
+/// did is not known.
 pub(crate) async fn lost(
     host: &Host,
     book: &Book,
@@ -222,6 +224,9 @@ pub(crate) async fn lost(
     sender_stopped: bool,
 ) -> Result<(), AttemptError> {
     let Some(attempt) = row.open_attempt() else { return Ok(()) };
+    if sender_stopped && let Some(event) = evidence::as_answer(host, book, key, row, attempt.id).await? {
+        return advance_or_race(book, key, row, event).await;
+    }
     let why =
         if sender_stopped { "the sender stopped before it stored an answer" } else { "the sender cannot be asked" };
     let event = Event::Lost { attempt: attempt.id, at: (host.now)(), why: why.to_owned(), sender_stopped };

@@ -42,8 +42,10 @@ pub(crate) struct Fetch {
     pub(crate) fetched: Fetched,
     /// Identity of the request: who asked what of whom.
     pub(crate) digest: [u8; 32],
-    /// The answer's bytes.
+    /// The answer's bytes; none where `effect` has them.
     pub(crate) raw: Vec<u8>,
+    /// The effect whose stored answer this is; none for a lookup.
+    pub(crate) effect: Option<[u8; 32]>,
 }
 
 /// One effect the call asked for.
@@ -152,8 +154,8 @@ impl Call {
     async fn fetch_now(&self, name: &str, given: Vec<(String, Value)>) -> Result<Reply, Stop> {
         self.count_host_call()?;
         let operation = self.operation(name, EffectClass::None)?;
-        let ordinal = self.progress().fetches.len();
-        if ordinal >= self.limits.lookups_max as usize {
+        let lookups = self.progress().fetches.iter().filter(|fetch| fetch.effect.is_none()).count();
+        if lookups >= self.limits.lookups_max as usize {
             return Err(Stop::Limit("lookups".to_owned()));
         }
         let used: usize = self.progress().fetches.iter().map(|fetch| fetch.raw.len()).sum();
@@ -161,14 +163,29 @@ impl Call {
         let (resolved, _) = self.resolve(operation, &given)?;
         let grant = self.grant(operation).map_err(denied)?;
         let found = lookup::send(&self.host, operation, &grant, &resolved, self.tenant(), room).await?;
-        let fetched = Fetched {
-            fetch: u32::try_from(ordinal).unwrap_or(u32::MAX),
-            operation: name.to_owned(),
-            found: oncegate_contract::found(operation, &found.answer),
-            body: oncegate_contract::parse_json(&found.answer.body).unwrap_or(serde_json::Value::Null),
-        };
-        self.progress().fetches.push(Arc::new(Fetch { fetched, digest: found.digest, raw: found.raw }));
+        let counts = oncegate_contract::found(operation, &found.answer);
+        self.add_source(name, counts, &found.answer, |fetched| Fetch {
+            fetched,
+            digest: found.digest,
+            raw: found.raw,
+            effect: None,
+        });
         Ok(self.reply(operation, found.answer, false, None))
+    }
+
+    /// Keeps an answer of this call for fields that name its operation.
+    pub(crate) fn add_source(
+        &self,
+        operation: &str,
+        found: bool,
+        answer: &oncegate_contract::Answer,
+        fetch: impl FnOnce(Fetched) -> Fetch,
+    ) {
+        let body = oncegate_contract::parse_json(&answer.body).unwrap_or(serde_json::Value::Null);
+        let mut progress = self.progress();
+        let ordinal = u32::try_from(progress.fetches.len()).unwrap_or(u32::MAX);
+        let fetched = Fetched { fetch: ordinal, operation: operation.to_owned(), found, body };
+        progress.fetches.push(Arc::new(fetch(fetched)));
     }
 
     /// Performs an effect and notes what came of it.
@@ -214,6 +231,16 @@ impl Call {
             }
             None => progress.asked.push(asked),
         }
+    }
+
+    /// Whether the call has asked for this effect.
+    pub(crate) fn has_asked(&self, key: &[u8; 32]) -> bool {
+        self.progress().asked.iter().any(|one| one.key.as_ref() == Some(key))
+    }
+
+    /// Takes back what was noted of an effect that was undone before this call: it is about a later one.
+    pub(crate) fn forget(&self, key: &[u8; 32]) {
+        self.progress().asked.retain(|one| one.key.as_ref() != Some(key));
     }
 
     /// Notes something that was refused before it had a key.

@@ -4,8 +4,10 @@
 //! send would not be allowed.
 
 mod bindings;
+pub(crate) mod completing;
 mod gates;
 mod sequence;
+mod undoing;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,18 +70,24 @@ pub(crate) async fn perform(
     let admitted = policy::admit(&call.host.policy, &call.component.description.digest, call.tenant());
     admitted.map_err(denied)?;
     let recipe = oncegate_contract::recipe(operation);
-    let key = key_of(call, operation, &account, &resolved, 0)?;
+    let epoch = undoing::epoch(call, book, operation, &account, &resolved).await?;
+    let key = key_of(call, operation, &account, &resolved, epoch)?;
     asked.key = Some(key.0);
     // Before any row answers: a key that another recipe happens to give is not the same effect.
     bindings::check_recipe(call, book, operation, &recipe).await?;
-    let mut wanted = Wanted { call, book, operation, resolved, fetches, account, recipe, epoch: 0, key };
+    let mut wanted = Wanted { call, book, operation, resolved, fetches, account, recipe, epoch, key };
     for _ in 0..EPOCHS_MAX {
         asked.key = Some(wanted.key.0);
         call.count_effect(&wanted.key.0)?;
+        let asked_before = call.has_asked(&wanted.key.0);
         call.note(asked.clone());
         match wanted.answer(asked).await? {
             Next::Reply(reply) => return Ok(reply),
             Next::Epoch(epoch) => {
+                if !asked_before {
+                    call.forget(&wanted.key.0);
+                }
+                (asked.before, asked.reworded) = (None, false);
                 wanted.epoch = epoch;
                 wanted.key = key_of(call, operation, &wanted.account, &wanted.resolved, epoch)?;
             }
@@ -174,7 +182,8 @@ impl Wanted<'_> {
                 attempt::classify(&self.call.host, self.book, self.key.0, row, None).await.map_err(attempt_stop)?;
                 Ok(Step::Again)
             }
-            Answer::Settle | Answer::Issued => self.settle(row, settled).await,
+            Answer::Settle => self.settle(row, settled).await,
+            Answer::Issued => self.issued(row, settled).await,
             Answer::Stranded => Err(Stop::Unsettled(Detail::Stranded)),
             Answer::Frozen => Err(Stop::Unsettled(Detail::Frozen)),
             Answer::AwaitingApproval => Err(Stop::AwaitingApproval),
@@ -201,7 +210,7 @@ impl Wanted<'_> {
     async fn replay(&self, row: &Effect) -> Result<Reply, Stop> {
         let answer =
             replay::answer(&self.call.host, self.book, self.key.0, row, self.operation).await.map_err(attempt_stop)?;
-        Ok(self.call.reply(self.operation, answer, true, Some(true)))
+        Ok(self.first_step(answer, true, Some(true)))
     }
 
     /// Waits for what another call or process is doing, for a bounded time.
@@ -246,6 +255,7 @@ impl Wanted<'_> {
 
     async fn resend(&self, row: &Effect, open: Detail) -> Result<Step, Stop> {
         let grant = self.call.grant(self.operation).map_err(denied)?;
+        let left = self.completing_again(row).await?;
         let draft = match attempt::again(&self.call.host, self.book, self.key.0, self.operation, &grant, row).await {
             Ok(draft) => draft,
             Err(why) => {
@@ -253,7 +263,7 @@ impl Wanted<'_> {
                 return Err(Stop::Unsettled(open));
             }
         };
-        self.send(draft).await
+        self.send(draft.within(left)).await
     }
 
     async fn dispatch(&self, row: Option<&Effect>, asked: &mut Asked) -> Result<Step, Stop> {
@@ -291,7 +301,7 @@ impl Wanted<'_> {
                 let answer = replay::answer(&self.call.host, self.book, self.key.0, &effect, self.operation)
                     .await
                     .map_err(attempt_stop)?;
-                Ok(Step::End(Next::Reply(self.call.reply(self.operation, answer, false, Some(true)))))
+                Ok(Step::End(Next::Reply(self.first_step(answer, false, Some(true)))))
             }
             StateTag::NoEffect if effect.attempts.last().is_some_and(|attempt| attempt.responded) => {
                 let answer = replay::answer(&self.call.host, self.book, self.key.0, &effect, self.operation)
@@ -301,6 +311,7 @@ impl Wanted<'_> {
             }
             StateTag::NoEffect => Err(Stop::NotSent("the provider could not be reached".to_owned())),
             StateTag::Revoked => Err(Stop::Revoked),
+            StateTag::Issued if self.is_completed_here() => self.step_to_complete(&effect, false).await,
             StateTag::Issued => Err(Stop::Unsettled(Detail::Issued)),
             _ if effect.frozen => Err(Stop::Unsettled(Detail::Frozen)),
             // One settling look at once: most time-outs are answered by it.

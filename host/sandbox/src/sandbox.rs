@@ -265,7 +265,7 @@ impl Sandbox {
         let same_tool = row.dispatch.as_deref().is_some_and(|dispatch| dispatch.tool == call.tool);
         // What is proven not to have happened says nothing about a guest that asked for nothing.
         let seen = from_row(&row, before);
-        let tells = same_tool && !matches!(seen.fate, Fate::NoEffect(_));
+        let tells = same_tool && row.state != StateTag::Undone && !matches!(seen.fate, Fate::NoEffect(_));
         if tells { vec![seen] } else { Vec::new() }
     }
 }
@@ -354,7 +354,8 @@ fn from_row(row: &Effect, before: bool) -> Seen {
     let answered = row.attempts.last().is_some_and(|attempt| attempt.responded);
     let fate = match row.state {
         _ if row.frozen => Fate::Open(Detail::Frozen),
-        StateTag::Done => Fate::Done { before },
+        // This call did it or found it done; that it was undone since is in its view.
+        StateTag::Done | StateTag::Undone => Fate::Done { before },
         StateTag::NoEffect if answered => Fate::NoEffect(Nothing::Refused),
         StateTag::NoEffect => Fate::NoEffect(Nothing::NotReached),
         StateTag::Dispatched | StateTag::Responded => Fate::Open(Detail::InProgress),
@@ -362,7 +363,7 @@ fn from_row(row: &Effect, before: bool) -> Seen {
         StateTag::Issued => Fate::Open(Detail::Issued),
         StateTag::Stranded => Fate::Open(Detail::Stranded),
         StateTag::Planned | StateTag::AwaitingApproval => Fate::Open(Detail::AwaitingApproval),
-        StateTag::Undone | StateTag::Revoked | StateTag::Superseded => Fate::Refused(Code::Revoked),
+        StateTag::Revoked | StateTag::Superseded => Fate::Refused(Code::Revoked),
     };
     let reason = row.reason.clone().filter(|_| answered);
     Seen { view: Some(view(row)), fate, reworded: false, stuck: false, reason }

@@ -16,6 +16,7 @@ use crate::attempt::{self, AttemptError, advance_or_race, decode};
 use crate::host::{Book, Host};
 use crate::limits::LOOKUP_BYTES_MAX;
 use crate::lookup::{self, Found};
+use crate::perform::completing;
 use crate::policy;
 
 /// Looks that must agree before something is absent.
@@ -74,6 +75,9 @@ pub(crate) async fn settle(
     host.learn_fences(book, row).await;
     let noted = note_stops(host, book, key, row).await?;
     let row = noted.as_ref().unwrap_or(row);
+    if row.unclassified_attempt().is_some() {
+        return Ok(Settled::Changed);
+    }
     let contract = host.contract(book, dispatch.contract).await?;
     let rule = Rule { host, book, key, dispatch, contract, component: *component };
     let (matches, found) = match rule.look().await? {
@@ -94,14 +98,19 @@ pub(crate) async fn settle(
     Ok(Settled::Changed)
 }
 
-/// Records the senders that have stopped since their attempts were given up: what is absent can only be
-/// said once that is known of each. Gives the row as it then is, if it has changed.
+/// Records the senders that have stopped since their attempts were given up, with what they stored of an
+/// answer: what is absent can only be said once that is known of each. Gives the row as it then is, if it has changed.
 async fn note_stops(host: &Host, book: &Book, key: [u8; 32], row: &Effect) -> Result<Option<Effect>, AttemptError> {
     let given_up = row.attempts.iter().filter(|attempt| attempt.ended.is_some() && !attempt.stopped && !attempt.proof);
     let mut noted = None;
     for attempt in given_up.filter(|attempt| host.sender_of(book, attempt) == Sender::Stopped) {
-        let why = "its sender has stopped".to_owned();
-        let event = Event::Lost { attempt: attempt.id, at: (host.now)(), why, sender_stopped: true };
+        let event = match attempt::evidence::as_answer(host, book, key, row, attempt.id).await? {
+            Some(answer) => answer,
+            None => {
+                let why = "its sender has stopped".to_owned();
+                Event::Lost { attempt: attempt.id, at: (host.now)(), why, sender_stopped: true }
+            }
+        };
         noted = Some(attempt::push(&book.effects, key, event).await?);
     }
     Ok(noted)
@@ -324,6 +333,9 @@ pub(crate) async fn refresh_saying(
     for _ in 0..STEPS_MAX {
         let Some(row) = book.effects.get(key).await.map_err(EffectsError::from)? else { return Ok((None, None)) };
         host.learn_fences(book, &row).await;
+        if completing::strand(host, book, key, &row).await? {
+            continue;
+        }
         let sender = host.sender(book, &row);
         let component = component
             .copied()

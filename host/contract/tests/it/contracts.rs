@@ -333,9 +333,7 @@ fn what_this_version_does_not_do_is_listed() {
     assert_eq!(
         unsupported,
         [
-            "operation.o.undone-by",
             "operation.o.was",
-            "operation.undo.revokes",
             "operation.undo.fields[0].from",
             "operation.undo.fields[0].pin"
         ]

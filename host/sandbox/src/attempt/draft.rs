@@ -38,6 +38,14 @@ pub(crate) struct Draft {
     pub(super) send_until: Instant,
 }
 
+impl Draft {
+    /// Sends it within this time as well, or not at all.
+    pub(crate) fn within(self, left: Option<Duration>) -> Self {
+        let until = left.map_or(self.send_until, |left| self.send_until.min(Instant::now() + left));
+        Self { send_until: until, ..self }
+    }
+}
+
 /// The row as it would be sent: rendered, and not yet anybody's attempt.
 pub(crate) fn propose(
     wanted: &Wanted<'_>,
@@ -86,7 +94,7 @@ pub(crate) async fn fresh(
     row: Option<&Effect>,
     passage: Passage,
 ) -> Result<Draft, Stop> {
-    let Passage { mut also, ties } = passage;
+    let Passage { mut also, ties, send_for } = passage;
     let host = &wanted.call.host;
     let operation = wanted.operation;
     let (proposal, request) = propose(wanted, grant, row, ties)?;
@@ -94,7 +102,8 @@ pub(crate) async fn fresh(
     contract_seen(wanted.book, wanted.call.contract(), &mut also).await?;
     // Only what tells which effect this is; a lookup that many effects share finds none of them.
     let naming: Vec<&str> = operation.fields.iter().filter_map(key_lookup).collect();
-    for fetch in wanted.fetches.iter().filter(|fetch| naming.contains(&fetch.fetched.operation.as_str())) {
+    let lookups = wanted.fetches.iter().filter(|fetch| fetch.effect.is_none());
+    for fetch in lookups.filter(|fetch| naming.contains(&fetch.fetched.operation.as_str())) {
         lookup_resolved(wanted.book, fetch.digest, &wanted.key, &mut also).await?;
     }
     let lookups = wanted.fetches.iter();
@@ -132,7 +141,7 @@ pub(crate) async fn fresh(
         egress_direct: grant.egress_direct,
         ties: proposal.ties,
     };
-    Ok(Draft {
+    let draft = Draft {
         key: wanted.key.0,
         version: row.map_or(0, |row| row.version),
         dispatch,
@@ -141,7 +150,8 @@ pub(crate) async fn fresh(
         secret,
         allow_private: grant.allow_private,
         send_until: Instant::now() + host.policy.limits.send_within,
-    })
+    };
+    Ok(draft.within(send_for))
 }
 
 /// The lookup that a key part comes from.
@@ -215,6 +225,14 @@ async fn latest_stamp(book: &Book, key: [u8; 32]) -> Result<u64, String> {
         latest = page.iter().filter_map(|record| record.event.at()).fold(latest, u64::max);
     }
     Err("too much has happened since to tell what time it is".to_owned())
+}
+
+/// The latest time that anything knows of since an effect was first dispatched: this host's clock and
+/// the ledger's stamps, and what clocks may differ by (rule 2).
+pub(crate) async fn known_time(host: &Host, book: &Book, key: [u8; 32]) -> Result<u64, String> {
+    let clock_error = u64::try_from(CLOCK_ERROR.as_millis()).unwrap_or(u64::MAX);
+    let latest = latest_stamp(book, key).await?.max((host.now)());
+    Ok(latest.saturating_add(clock_error))
 }
 
 /// Keeps the contract that this row will be judged by.

@@ -3,6 +3,8 @@
 //! Each gate reads what it rests on and adds to the dispatch commit: an event, or a guard that makes
 //! the commit fail when what was read has changed.
 
+use std::time::Duration;
+
 use oncegate_ledger::state::Effect;
 use oncegate_ledger::{Append, Expect, StreamId, Ties};
 
@@ -17,13 +19,17 @@ pub(crate) struct Passage {
     pub(crate) also: Vec<Append>,
     /// What the effect is tied to.
     pub(crate) ties: Ties,
+    /// The first byte leaves within this time or not at all, where that is less than `send-within`.
+    pub(crate) send_for: Option<Duration>,
 }
 
 impl Wanted<'_> {
     /// Asks every gate in order; the first refusal counts.
     pub(super) async fn gates(&self, grant: &Grant, _row: Option<&Effect>) -> Result<Passage, Stop> {
-        let mut passage = Passage { also: self.bindings(grant).await?, ties: self.ties() };
+        let mut passage = Passage { also: self.bindings(grant).await?, ties: self.ties(), send_for: None };
         self.sequence().await?;
+        self.completing(&mut passage).await?;
+        self.undoing(&mut passage).await?;
         self.fence(&mut passage).await?;
         Ok(passage)
     }
