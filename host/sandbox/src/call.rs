@@ -14,6 +14,9 @@ use crate::perform;
 use crate::policy::{self, Denied, Grant};
 use crate::stop::Stop;
 
+/// Facts by which a decision says for whom it is.
+const NAMED_BY: [&str; 3] = ["permit", "plan", "run"];
+
 /// The state of one call; shared by the guest, the call's own task and the answer that is given
 /// when the guest takes too long.
 pub(crate) struct Call {
@@ -137,6 +140,24 @@ impl Call {
         let resolved = oncegate_contract::resolve(operation, &sources).map_err(field_stop)?;
         let used = fetches.into_iter().filter(|fetch| resolved.fetches.contains(&fetch.fetched.fetch)).collect();
         Ok((resolved, used))
+    }
+
+    /// The same call as the earlier recipes under `was` resolve it.
+    pub(crate) fn formers(
+        &self,
+        operation: &Operation,
+        given: &[(String, Value)],
+    ) -> Result<Vec<(Operation, oncegate_contract::Resolved)>, Stop> {
+        let lookups: Vec<Fetched> = self.lookups().iter().map(|fetch| fetch.fetched.clone()).collect();
+        let sources = Sources { context: &self.context, arguments: &self.arguments, lookups: &lookups, given };
+        oncegate_contract::formers(operation, &sources).map_err(field_stop)
+    }
+
+    /// Whether an operator's decision names this call: `permit:ID`, `plan:ID` or `run:ID`, as the
+    /// orchestrator gave it.
+    pub(crate) fn is_named(&self, for_whom: &str) -> bool {
+        let Some((fact, id)) = for_whom.split_once(':') else { return false };
+        NAMED_BY.contains(&fact) && self.context.get(fact).is_some_and(|given| given == id)
     }
 
     /// Sends a lookup and notes why one was refused.

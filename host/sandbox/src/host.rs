@@ -49,6 +49,7 @@ pub(crate) struct Host {
     closed: AtomicBool,
     running: Mutex<HashSet<[u8; 16]>>,
     stops_seen: Mutex<HashMap<[u8; 16], Instant>>,
+    undone_seen: Mutex<HashMap<[u8; 32], Instant>>,
     contracts: Mutex<HashMap<[u8; 32], Arc<Contract>>>,
 }
 
@@ -64,6 +65,7 @@ impl Host {
             closed: AtomicBool::new(false),
             running: Mutex::default(),
             stops_seen: Mutex::default(),
+            undone_seen: Mutex::default(),
             contracts: Mutex::default(),
         }
     }
@@ -118,6 +120,12 @@ impl Host {
         let seen = self.stops_seen.lock().unwrap_or_else(PoisonError::into_inner);
         let since = effect.attempts.iter().map(|attempt| seen.get(&attempt.id).map(Instant::elapsed));
         if all { since.min().flatten() } else { None }
+    }
+
+    /// How long ago this process, on its own monotonic clock, first saw that the effect was undone.
+    pub(crate) fn undone_for(&self, effect: [u8; 32]) -> Duration {
+        let mut seen = self.undone_seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.entry(effect).or_insert_with(Instant::now).elapsed()
     }
 
     /// The secret that a row was sent with, if it is still the one that can be read.

@@ -356,7 +356,8 @@ fn refused(code: Code, reason: Option<String>) -> Seen {
 fn from_row(row: &Effect, before: bool) -> Seen {
     // A reason is the provider's only where the provider answered.
     let answered = row.attempts.last().is_some_and(|attempt| attempt.responded);
-    let fate = match row.state {
+    // Whoever follows a superseding decision is told of the later epoch's row.
+    let fate = match row.heard_state() {
         _ if row.frozen => Fate::Open(Detail::Frozen),
         StateTag::Done => Fate::Done { before },
         StateTag::NoEffect if answered => Fate::NoEffect(Nothing::Refused),
@@ -377,7 +378,7 @@ fn from_row(row: &Effect, before: bool) -> Seen {
 pub fn view(row: &Effect) -> EffectView {
     EffectView {
         label: row.label().to_owned(),
-        state: row.state.as_str().to_owned(),
+        state: row.heard_state().as_str().to_owned(),
         receipt: row.receipt.as_deref().map(oncegate_contract::safe_text),
         at: rfc3339(row.state_since),
         unconfirmed: settle::wants_confirmation(row),

@@ -334,10 +334,8 @@ fn what_this_version_does_not_do_is_listed() {
         unsupported,
         [
             "operation.o.undone-by",
-            "operation.o.was",
             "operation.undo.revokes",
-            "operation.undo.fields[0].from",
-            "operation.undo.fields[0].pin"
+            "operation.undo.fields[0].from"
         ]
     );
 }

@@ -149,7 +149,8 @@ pub(super) fn decided_done(effect: &mut Effect, receipt: &str) -> Refusal {
         return no("a receipt is never rewritten");
     }
     let open = [StateTag::Unknown, StateTag::Issued, StateTag::Stranded];
-    let contradicted = [StateTag::Done, StateTag::NoEffect];
+    // A planned row is frozen by what a look before the first dispatch found.
+    let contradicted = [StateTag::Done, StateTag::NoEffect, StateTag::Planned];
     if !(effect.frozen && contradicted.contains(&effect.state)) {
         require(effect, &open)?;
     }

@@ -75,7 +75,8 @@ pub(crate) fn propose(
     Ok((proposal, request))
 }
 
-fn downstream_key(wanted: &Wanted<'_>, row: Option<&Effect>) -> String {
+/// What the provider is to know the effect by.
+pub(crate) fn downstream_key(wanted: &Wanted<'_>, row: Option<&Effect>) -> String {
     oncegate_contract::downstream_key(&wanted.key, row.map_or(0, Effect::next_generation))
 }
 
@@ -91,12 +92,7 @@ pub(crate) async fn fresh(
     let operation = wanted.operation;
     let (proposal, request) = propose(wanted, grant, row, ties)?;
     let secret = lookup::secret(grant).await?;
-    contract_seen(wanted.book, wanted.call.contract(), &mut also).await?;
-    // Only what tells which effect this is; a lookup that many effects share finds none of them.
-    let naming: Vec<&str> = operation.fields.iter().filter_map(key_lookup).collect();
-    for fetch in wanted.fetches.iter().filter(|fetch| naming.contains(&fetch.fetched.operation.as_str())) {
-        lookup_resolved(wanted.book, fetch.digest, &wanted.key, &mut also).await?;
-    }
+    recorded(wanted, &mut also).await?;
     let lookups = wanted.fetches.iter();
     let lookups = lookups.map(|fetch| (fetch.fetched.operation.clone(), fetch.digest, fetch.raw.clone().into()));
     let dispatch = Dispatch {
@@ -215,6 +211,17 @@ async fn latest_stamp(book: &Book, key: [u8; 32]) -> Result<u64, String> {
         latest = page.iter().filter_map(|record| record.event.at()).fold(latest, u64::max);
     }
     Err("too much has happened since to tell what time it is".to_owned())
+}
+
+/// What a new row needs beside itself: its contract, and how later calls find it.
+pub(crate) async fn recorded(wanted: &Wanted<'_>, also: &mut Vec<Append>) -> Result<(), Stop> {
+    contract_seen(wanted.book, wanted.call.contract(), also).await?;
+    // Only what tells which effect this is; a lookup that many effects share finds none of them.
+    let naming: Vec<&str> = wanted.operation.fields.iter().filter_map(key_lookup).collect();
+    for fetch in wanted.fetches.iter().filter(|fetch| naming.contains(&fetch.fetched.operation.as_str())) {
+        lookup_resolved(wanted.book, fetch.digest, &wanted.key, also).await?;
+    }
+    Ok(())
 }
 
 /// Keeps the contract that this row will be judged by.

@@ -1,5 +1,7 @@
 //! The recipe of a key and the account behind it: bound at first use, and the same ever after.
 
+use std::collections::BTreeSet;
+
 use oncegate_contract::Operation;
 use oncegate_ledger::{Append, Event, Expect, StreamId, StreamKind};
 
@@ -9,22 +11,39 @@ use crate::host::{Book, stream};
 use crate::policy::Grant;
 use crate::stop::Stop;
 
-/// The recipe that is bound to this owner's action must be this contract's; gives the stream to bind it
-/// in when none is bound yet.
-pub(super) async fn check_recipe(
+/// The recipe that is bound to this owner's action must be this contract's, or one that it lists as an
+/// earlier one. Gives what a dispatch appends to bind it, or the guard that it still is the one bound:
+/// of two components with different recipes only one can dispatch.
+///
+/// An action that was renamed is bound under its earlier names too, so that the component that still
+/// uses one is refused from then on.
+pub(super) async fn check_recipes(
     call: &Call,
     book: &Book,
     operation: &Operation,
     recipe: &[u8; 32],
-) -> Result<Option<StreamId>, Stop> {
-    let action = operation.action.as_deref().unwrap_or_default();
+) -> Result<Vec<Append>, Stop> {
     let owner = call.contract().component.name.as_str();
-    let id = stream(StreamKind::Recipe, &[owner.as_bytes(), action.as_bytes()]);
-    match last(book, id).await? {
-        Some(Event::RecipeBound { recipe: bound, .. }) if bound != *recipe => Err(Stop::RecipeChanged),
-        Some(_) => Ok(None),
-        None => Ok(Some(id)),
+    let former = oncegate_contract::former_recipes(operation);
+    let mut actions = BTreeSet::from([operation.action.as_deref().unwrap_or_default()]);
+    actions.extend(operation.was.iter().map(|former| former.action.as_str()));
+    let mut also = Vec::new();
+    for action in actions {
+        let id = stream(StreamKind::Recipe, &[owner.as_bytes(), action.as_bytes()]);
+        let records = book.effects.ledger.read(id).await.map_err(|error| ledger_stop(error.into()))?;
+        let expect = Expect::Version(records.last().map_or(0, |record| record.version));
+        also.push(match records.into_iter().next_back().map(|record| record.event) {
+            Some(Event::RecipeBound { recipe: bound, .. }) if bound == *recipe => Append::guard(id, expect),
+            Some(Event::RecipeBound { recipe: bound, .. }) if !former.contains(&bound) => {
+                return Err(Stop::RecipeChanged);
+            }
+            _ => {
+                let contract = call.contract().digest();
+                Append::new(id, expect, Event::RecipeBound { recipe: *recipe, contract })
+            }
+        });
     }
+    Ok(also)
 }
 
 pub(super) async fn last(book: &Book, id: StreamId) -> Result<Option<Event>, Stop> {
@@ -35,11 +54,7 @@ pub(super) async fn last(book: &Book, id: StreamId) -> Result<Option<Event>, Sto
 impl Wanted<'_> {
     /// The recipe and the account that this owner's effects are bound to: checked, or bound now.
     pub(super) async fn bindings(&self, grant: &Grant) -> Result<Vec<Append>, Stop> {
-        let mut also = Vec::new();
-        if let Some(id) = check_recipe(self.call, self.book, self.operation, &self.recipe).await? {
-            let event = Event::RecipeBound { recipe: self.recipe, contract: self.call.contract().digest() };
-            also.push(Append::new(id, Expect::Version(0), event));
-        }
+        let mut also = check_recipes(self.call, self.book, self.operation, &self.recipe).await?;
         // By what is done for whom, not by the account's label: a changed label would make every key new.
         let action = self.operation.action.as_deref().unwrap_or_default();
         let owner = self.call.contract().component.name.as_str();

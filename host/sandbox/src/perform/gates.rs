@@ -23,12 +23,14 @@ impl Wanted<'_> {
     /// Asks every gate in order; the first refusal counts.
     pub(super) async fn gates(&self, grant: &Grant, _row: Option<&Effect>) -> Result<Passage, Stop> {
         let mut passage = Passage { also: self.bindings(grant).await?, ties: self.ties() };
+        passage.also.extend(self.formers_unchanged());
+        passage.also.extend(self.pinning());
         self.sequence().await?;
         self.fence(&mut passage).await?;
         Ok(passage)
     }
 
-    fn ties(&self) -> Ties {
+    pub(super) fn ties(&self) -> Ties {
         let fact = |name: &str| self.call.context.get(name).cloned();
         Ties { parent: fact("parent"), plan: fact("plan"), ..Ties::default() }
     }
