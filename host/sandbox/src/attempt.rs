@@ -280,13 +280,15 @@ async fn judge(
     let complete = answered(book, key, attempt).await?.is_some_and(|answered| answered.complete);
     let judged = tokio::spawn(async move {
         match http::parse(&operation.method, &raw, complete).await {
-            Ok(answer) => oncegate_contract::classify(&operation, &answer),
-            Err(error) => Verdict::Unknown { why: error.to_string() },
+            Ok(answer) => (oncegate_contract::classify(&operation, &answer), Some(answer)),
+            Err(error) => (Verdict::Unknown { why: error.to_string() }, None),
         }
     });
-    Ok(judged
-        .await
-        .map_or_else(|_| Err("judging the answer panicked".to_owned()), |verdict| Ok(hidden(verdict, secret))))
+    let Ok((verdict, answer)) = judged.await else { return Ok(Err("judging the answer panicked".to_owned())) };
+    if let Some(answer) = answer {
+        host.saw_date(&answer);
+    }
+    Ok(Ok(hidden(verdict, secret)))
 }
 
 /// What gives the secret away is kept as a digest: a blank makes any text one that is not shown.

@@ -237,6 +237,11 @@ impl Call {
         }
     }
 
+    /// Forgets a key that turned out not to be the call's.
+    pub(crate) fn forget(&self, key: &[u8; 32]) {
+        self.progress().asked.retain(|one| one.key.as_ref() != Some(key));
+    }
+
     /// Notes something that was refused before it had a key.
     pub(crate) fn note_stop(&self, stop: Stop) {
         self.note(Asked { key: None, before: None, reworded: false, stop: Some(stop) });

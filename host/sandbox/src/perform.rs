@@ -3,6 +3,7 @@
 //! The key is derived before anything is asked of policy: a stored answer is given even where a new
 //! send would not be allowed.
 
+mod account;
 mod bindings;
 mod ensure;
 mod former;
@@ -285,6 +286,8 @@ impl Wanted<'_> {
             return Err(Stop::NotPermitted(format!("{key}: {why}")));
         }
         if self.pinned_meanwhile().await? {
+            asked.before = None;
+            self.call.forget(&self.key.0);
             return Ok(Step::End(Next::Pinned));
         }
         let grant = self.call.grant(self.operation).map_err(denied)?;

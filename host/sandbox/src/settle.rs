@@ -3,8 +3,10 @@
 //! The contract that a row was dispatched under rules here, not today's. What cannot be found is
 //! unknown; it is absent only under all the conditions of rule 4.
 
+mod epochs;
 mod receipts;
 mod rule;
+mod schedule;
 
 use std::sync::Arc;
 
@@ -16,8 +18,11 @@ use tokio::time::sleep;
 use crate::attempt::{self, AttemptError, advance_or_race, decode};
 use crate::host::{Book, Host};
 
+pub(crate) use epochs::heard_by;
 pub(crate) use receipts::belonging;
 pub(crate) use rule::{Rule, Seen, Sought};
+pub(crate) use schedule::round;
+pub use schedule::{LOOKS_MAX, Looked, Rounds};
 
 /// Steps in bringing one row up to date; each learns something new.
 const STEPS_MAX: usize = 12;

@@ -174,7 +174,7 @@ pub(crate) async fn again(
     let terms = ResendTerms {
         window_ms: operation.provider.window.min(then).map(millis),
         margin_ms: millis(RESEND_MARGIN + host.policy.limits.request_deadline),
-        latest_clock_ms: (host.now)().saturating_add(millis(CLOCK_ERROR)),
+        latest_clock_ms: host.latest_clock().saturating_add(millis(CLOCK_ERROR)),
         same_request: <[u8; 32]>::from(Sha256::digest(&stored)) == first.request_digest,
         same_credential: credential == first.credential,
         same_url: grant.url == first.url,

@@ -55,34 +55,54 @@ impl Wanted<'_> {
     /// The recipe and the account that this owner's effects are bound to: checked, or bound now.
     pub(super) async fn bindings(&self, grant: &Grant) -> Result<Vec<Append>, Stop> {
         let mut also = check_recipes(self.call, self.book, self.operation, &self.recipe).await?;
-        // By what is done for whom, not by the account's label: a changed label would make every key new.
+        also.push(self.bound_account(grant).await?);
+        Ok(also)
+    }
+
+    /// By what is done for whom, not by the account's label: a changed label would make every key new.
+    async fn bound_account(&self, grant: &Grant) -> Result<Append, Stop> {
         let action = self.operation.action.as_deref().unwrap_or_default();
         let owner = self.call.contract().component.name.as_str();
         let parts = [self.call.tenant().as_bytes(), owner.as_bytes(), action.as_bytes()];
-        let stream_id = stream(StreamKind::Account, &parts);
+        let id = stream(StreamKind::Account, &parts);
         let now = Event::AccountBound {
             account: self.account.clone(),
             endpoint: self.operation.endpoint.clone(),
             url: grant.url.clone(),
             credential: grant.credential.as_ref().map(|usage| usage.name.clone()),
+            proof: self.proven_account(grant).await?,
         };
-        match last(self.book, stream_id).await? {
-            Some(first) if !same_account(&first, &now) => return Err(Stop::AccountChanged),
-            Some(_) => {}
-            None => also.push(Append::new(stream_id, Expect::Version(0), now)),
+        let records = self.book.effects.ledger.read(id).await.map_err(|error| ledger_stop(error.into()))?;
+        let expect = Expect::Version(records.last().map_or(0, |record| record.version));
+        match records.into_iter().next_back().map(|record| record.event) {
+            Some(bound) if !same_account(&bound, &now) => Err(Stop::AccountChanged),
+            // A proof that is not asked for any more stays on record.
+            Some(bound) if bound == now || proof(&now).is_none() => Ok(Append::guard(id, expect)),
+            Some(_) | None => Ok(Append::new(id, expect, now)),
         }
-        Ok(also)
     }
 }
 
-/// The endpoint's URL or credential may only change by an operator's decision.
-fn same_account(first: &Event, now: &Event) -> bool {
+/// Endpoint, URL and credential may only change by an operator's decision, or where the provider says
+/// that it is the same account. The label is part of every key and never changes by itself.
+fn same_account(bound: &Event, now: &Event) -> bool {
     let parts = |event: &Event| match event {
-        Event::AccountBound { account, endpoint, url, credential }
+        Event::AccountBound { account, endpoint, url, credential, .. }
         | Event::AccountRenamed { account, endpoint, url, credential, .. } => {
             Some((account.clone(), endpoint.clone(), url.clone(), credential.clone()))
         }
         _ => None,
     };
-    parts(first).is_some_and(|first| Some(first) == parts(now))
+    let (Some(first), Some(last)) = (parts(bound), parts(now)) else { return false };
+    match (proof(bound), proof(now)) {
+        (Some(bound), Some(now)) => bound == now && first.0 == last.0,
+        _ => first == last,
+    }
+}
+
+fn proof(event: &Event) -> Option<&str> {
+    match event {
+        Event::AccountBound { proof, .. } => proof.as_deref(),
+        _ => None,
+    }
 }
