@@ -14,6 +14,9 @@ use crate::perform;
 use crate::policy::{self, Denied, Grant};
 use crate::stop::Stop;
 
+/// Facts by which a decision says for whom it is.
+const NAMED_BY: [&str; 3] = ["permit", "plan", "run"];
+
 /// The state of one call; shared by the guest, the call's own task and the answer that is given
 /// when the guest takes too long.
 pub(crate) struct Call {
@@ -141,6 +144,24 @@ impl Call {
         Ok((resolved, used))
     }
 
+    /// The same call as the earlier recipes under `was` resolve it.
+    pub(crate) fn formers(
+        &self,
+        operation: &Operation,
+        given: &[(String, Value)],
+    ) -> Result<Vec<(Operation, oncegate_contract::Resolved)>, Stop> {
+        let lookups: Vec<Fetched> = self.lookups().iter().map(|fetch| fetch.fetched.clone()).collect();
+        let sources = Sources { context: &self.context, arguments: &self.arguments, lookups: &lookups, given };
+        oncegate_contract::formers(operation, &sources).map_err(field_stop)
+    }
+
+    /// Whether an operator's decision names this call: `permit:ID`, `plan:ID` or `run:ID`, as the
+    /// orchestrator gave it.
+    pub(crate) fn is_named(&self, for_whom: &str) -> bool {
+        let Some((fact, id)) = for_whom.split_once(':') else { return false };
+        NAMED_BY.contains(&fact) && self.context.get(fact).is_some_and(|given| given == id)
+    }
+
     /// Sends a lookup and notes why one was refused.
     pub(crate) async fn fetch(&self, name: &str, given: Vec<(String, Value)>) -> Result<Reply, Stop> {
         let reply = self.fetch_now(name, given).await;
@@ -233,12 +254,7 @@ impl Call {
         }
     }
 
-    /// Whether the call has asked for this effect.
-    pub(crate) fn has_asked(&self, key: &[u8; 32]) -> bool {
-        self.progress().asked.iter().any(|one| one.key.as_ref() == Some(key))
-    }
-
-    /// Takes back what was noted of an effect that was undone before this call: it is about a later one.
+    /// Forgets a key that turned out not to be the call's.
     pub(crate) fn forget(&self, key: &[u8; 32]) {
         self.progress().asked.retain(|one| one.key.as_ref() != Some(key));
     }

@@ -83,7 +83,8 @@ pub(crate) fn propose(
     Ok((proposal, request))
 }
 
-fn downstream_key(wanted: &Wanted<'_>, row: Option<&Effect>) -> String {
+/// What the provider is to know the effect by.
+pub(crate) fn downstream_key(wanted: &Wanted<'_>, row: Option<&Effect>) -> String {
     oncegate_contract::downstream_key(&wanted.key, row.map_or(0, Effect::next_generation))
 }
 
@@ -99,13 +100,7 @@ pub(crate) async fn fresh(
     let operation = wanted.operation;
     let (proposal, request) = propose(wanted, grant, row, ties)?;
     let secret = lookup::secret(grant).await?;
-    contract_seen(wanted.book, wanted.call.contract(), &mut also).await?;
-    // Only what tells which effect this is; a lookup that many effects share finds none of them.
-    let naming: Vec<&str> = operation.fields.iter().filter_map(key_lookup).collect();
-    let lookups = wanted.fetches.iter().filter(|fetch| fetch.effect.is_none());
-    for fetch in lookups.filter(|fetch| naming.contains(&fetch.fetched.operation.as_str())) {
-        lookup_resolved(wanted.book, fetch.digest, &wanted.key, &mut also).await?;
-    }
+    recorded(wanted, &mut also).await?;
     let lookups = wanted.fetches.iter();
     let lookups = lookups.map(|fetch| (fetch.fetched.operation.clone(), fetch.digest, fetch.raw.clone().into()));
     let dispatch = Dispatch {
@@ -188,7 +183,7 @@ pub(crate) async fn again(
     let terms = ResendTerms {
         window_ms: operation.provider.window.min(then).map(millis),
         margin_ms: millis(RESEND_MARGIN + host.policy.limits.request_deadline),
-        latest_clock_ms: (host.now)().saturating_add(millis(CLOCK_ERROR)),
+        latest_clock_ms: host.latest_clock().saturating_add(millis(CLOCK_ERROR)),
         same_request: <[u8; 32]>::from(Sha256::digest(&stored)) == first.request_digest,
         same_credential: credential == first.credential,
         same_url: grant.url == first.url,
@@ -233,6 +228,18 @@ pub(crate) async fn known_time(host: &Host, book: &Book, key: [u8; 32]) -> Resul
     let clock_error = u64::try_from(CLOCK_ERROR.as_millis()).unwrap_or(u64::MAX);
     let latest = latest_stamp(book, key).await?.max((host.now)());
     Ok(latest.saturating_add(clock_error))
+}
+
+/// What a new row needs beside itself: its contract, and how later calls find it.
+pub(crate) async fn recorded(wanted: &Wanted<'_>, also: &mut Vec<Append>) -> Result<(), Stop> {
+    contract_seen(wanted.book, wanted.call.contract(), also).await?;
+    // Only what tells which effect this is; a lookup that many effects share finds none of them.
+    let naming: Vec<&str> = wanted.operation.fields.iter().filter_map(key_lookup).collect();
+    let lookups = wanted.fetches.iter().filter(|fetch| fetch.effect.is_none());
+    for fetch in lookups.filter(|fetch| naming.contains(&fetch.fetched.operation.as_str())) {
+        lookup_resolved(wanted.book, fetch.digest, &wanted.key, also).await?;
+    }
+    Ok(())
 }
 
 /// Keeps the contract that this row will be judged by.

@@ -93,3 +93,11 @@ impl AsyncWrite for Stored {
         Poll::Ready(Ok(()))
     }
 }
+
+/// The answer's `Date` in milliseconds since the Unix epoch, if it has one that can be read.
+pub(crate) fn date(answer: &Answer) -> Option<u64> {
+    let (_, value) = answer.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("date"))?;
+    let text = std::str::from_utf8(value).ok()?;
+    let date = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(text.trim()).ok()?;
+    u64::try_from(date.as_millisecond()).ok()
+}

@@ -34,7 +34,7 @@ impl Wanted<'_> {
         Ok(passage)
     }
 
-    fn ties(&self) -> Ties {
+    pub(super) fn ties(&self) -> Ties {
         let fact = |name: &str| self.call.context.get(name).cloned();
         Ties { parent: fact("parent"), plan: fact("plan"), ..Ties::default() }
     }
