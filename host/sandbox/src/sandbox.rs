@@ -352,10 +352,12 @@ fn refused(code: Code, reason: Option<String>) -> Seen {
 fn from_row(row: &Effect, before: bool) -> Seen {
     // A reason is the provider's only where the provider answered.
     let answered = row.attempts.last().is_some_and(|attempt| attempt.responded);
-    let fate = match row.state {
+    // The later epoch has a row of its own; of this one its last state is told.
+    let superseded = row.superseded_by.as_ref();
+    let fate = match superseded.map_or(row.state, |by| by.before) {
         _ if row.frozen => Fate::Open(Detail::Frozen),
         // This call did it or found it done; that it was undone since is in its view.
-        StateTag::Done | StateTag::Undone => Fate::Done { before },
+        StateTag::Done | StateTag::Undone => Fate::Done { before: before || superseded.is_some() },
         StateTag::NoEffect if answered => Fate::NoEffect(Nothing::Refused),
         StateTag::NoEffect => Fate::NoEffect(Nothing::NotReached),
         StateTag::Dispatched | StateTag::Responded => Fate::Open(Detail::InProgress),
