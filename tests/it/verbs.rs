@@ -295,7 +295,7 @@ fn a_receipt_of_another_effect_is_refused() {
 /// An answer past `evidence-max` freezes its row; only a person thaws it.
 #[test]
 fn only_resolve_thaws() {
-    let harness = with_limits("refunds", &format!("{LIMITS}\nevidence-max = \"1MiB\""));
+    let harness = with_limits("refunds", "evidence-max = \"1MiB\"");
     harness.provider().mode(Mode::Big20Mb, "POST", "/v1/refunds", Some(1)).unwrap();
     let first = call(&harness, TOOL, &refund("R-1", "first"), &[]);
     assert_eq!(first.json["detail"], "frozen", "{first:#?}");
