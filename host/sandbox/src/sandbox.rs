@@ -371,7 +371,7 @@ fn from_row(row: &Effect, before: bool) -> Seen {
     let fate = match row.heard_state() {
         _ if row.frozen => Fate::Open(Detail::Frozen),
         // This call did it or found it done; that it was undone since is in its view.
-        StateTag::Done | StateTag::Undone => Fate::Done { before },
+        StateTag::Done | StateTag::Undone => Fate::Done { before: before || row.superseded_by.is_some() },
         StateTag::NoEffect if answered => Fate::NoEffect(Nothing::Refused),
         StateTag::NoEffect => Fate::NoEffect(Nothing::NotReached),
         StateTag::Dispatched | StateTag::Responded => Fate::Open(Detail::InProgress),

@@ -51,7 +51,7 @@ impl Seen {
             "bound_fields": dispatch.fingerprint.iter().map(|(name, _)| name).collect::<Vec<_>>(),
             "fields": fields,
             "downstream_key": dispatch.downstream_key,
-            "request": self.request(dispatch).await?,
+            "request": self.request(&dispatch.request).await?,
             "request_digest": hex(&dispatch.request_digest),
             "credential": dispatch.credential.as_ref().map(|(name, version)| json!({ "name": name, "version": hex(version) })),
             "lookups": lookups,
