@@ -9,6 +9,7 @@ mod book;
 mod campaign;
 mod crash_states;
 mod disk_faults;
+mod disk_images;
 mod disk_power;
 mod ensure;
 mod epochs;
