@@ -11,6 +11,7 @@ mod crash_states;
 mod disk_faults;
 mod disk_images;
 mod disk_power;
+mod disk_verify;
 mod ensure;
 mod epochs;
 mod hostile;

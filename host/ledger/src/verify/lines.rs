@@ -79,7 +79,8 @@ fn read(line: &[u8]) -> Result<Line, String> {
         return if again == text { Ok(Line::End(end)) } else { Err("its end is not as it was exported".to_owned()) };
     }
     let record = record_of(&value).map_err(|error| error.to_string())?;
-    if export::line(&record).to_string() != text {
+    let again = export::line(&record).to_string();
+    if again != text {
         return Err("it is not as it was exported".to_owned());
     }
     Ok(Line::Record(Box::new(record)))
