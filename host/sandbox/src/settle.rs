@@ -172,6 +172,9 @@ pub(crate) async fn refresh_saying(
     let mut settled = false;
     for _ in 0..STEPS_MAX {
         let Some(row) = book.effects.get(key).await.map_err(EffectsError::from)? else { return Ok((None, None)) };
+        if row.frozen {
+            host.saw_frozen(key, row.account());
+        }
         let sender = host.sender(book, &row);
         let component = component
             .copied()
