@@ -72,7 +72,10 @@ fn a_sender_that_wakes_after_its_row_was_settled_sends_nothing() {
     signal(&sleeper, "CONT");
     let woken = Heard::of(&sleeper.wait(LONG).unwrap());
     assert_eq!(refunds(harness), before, "sent late: {woken:#?}");
-    call(harness, TOOL, &refund("R-2", "afterwards"), &[]).is_replay_of("by-hand-1");
+    // That it sent nothing contradicts what was decided: a person looks again.
+    let heard = call(harness, TOOL, &refund("R-2", "afterwards"), &[]);
+    assert_eq!(heard.json["detail"], "frozen", "{heard:#?}");
+    assert_eq!(heard.receipts(), ["by-hand-1"], "{heard:#?}");
     assert_eq!(refunds(harness), before);
     owner.kill().unwrap();
 }
@@ -200,10 +203,10 @@ fn a_clock_that_is_stepped_ends_no_wait() {
     assert_eq!(refunds(harness), 2);
 }
 
-/// All files beside the ledger are put back with it: nothing here can tell, so what the lost part knew
-/// is done again. The marker belongs on another disk.
+/// All files beside the ledger are put back with it: before sending nothing here can tell, so what the
+/// lost part knew is done again. The provider's list shows it afterwards, and the key is frozen.
 #[test]
-fn a_ledger_that_is_restored_with_its_marker_is_not_noticed() {
+fn a_ledger_that_is_restored_with_its_marker_is_noticed_too_late() {
     let harness = Harness::new("refunds").unwrap();
     assert_eq!(call(&harness, TOOL, &refund("R-1", "x"), &[]).status(), "done");
     let copied = harness.folder().join("copied");
@@ -214,6 +217,9 @@ fn a_ledger_that_is_restored_with_its_marker_is_not_noticed() {
     call(&harness, TOOL, &refund("R-1", "x"), &[]).is_replay_of("re_000001");
     let again = call(&harness, TOOL, &refund("R-2", "x"), &[]);
     assert_eq!(again.status(), "done", "{again:#?}");
+    assert_eq!(refunds(&harness), 3);
+    let frozen = call(&harness, TOOL, &refund("R-2", "x"), &[]);
+    assert_eq!(frozen.json["detail"], "frozen", "{frozen:#?}");
     assert_eq!(refunds(&harness), 3);
     assert_eq!(harness.run(&["ledger", "verify"]).unwrap().code, Some(0));
 }
