@@ -19,7 +19,8 @@ fn refunds(harness: &Harness) -> usize {
 
 /// A tool whose provider can say who it is; the policy has it asked if `proven`.
 fn who(account: &str, proven: bool) -> (Harness, TempDir) {
-    let (guest, folder) = changed(&[("# Only the host runs this one", &format!("{WHOAMI}\n# Only the host runs this one"))]);
+    let (guest, folder) =
+        changed(&[("# Only the host runs this one", &format!("{WHOAMI}\n# Only the host runs this one"))]);
     let harness = Harness::with(guest, Options::default()).unwrap();
     names(&harness, account);
     if proven {
@@ -97,7 +98,8 @@ fn another_account_is_refused_whatever_leads_there() {
 fn who_does_not_answer_is_sent_nothing() {
     let (harness, _folder) = who("acct_eu", true);
     assert_eq!(ask(&harness, "R-1").status(), "done");
-    for silent in [json!({ "id": "C-1" }), json!({ "id": "C-1", "account": "" }), json!({ "id": "C-1", "account": {} })] {
+    for silent in [json!({ "id": "C-1" }), json!({ "id": "C-1", "account": "" }), json!({ "id": "C-1", "account": {} })]
+    {
         harness.provider().seed(&json!({ "customers": [silent] })).unwrap();
         let heard = ask(&harness, "R-2");
         assert!(!heard.is_success(), "{silent}: {heard:#?}");

@@ -235,9 +235,10 @@ fn a_relay_that_sends_later_makes_two() {
 /// Two returns with one value: the second is taken for the first and not paid back.
 #[test]
 fn a_key_part_that_is_not_unique_loses_the_second() {
-    let (harness, _folder) = harness(&[
-        ("role = \"key\",   from = \"lookup:get-return\", value = \"/id\"", "role = \"key\", from = \"lookup:get-return\", value = \"/status\""),
-    ]);
+    let (harness, _folder) = harness(&[(
+        "role = \"key\",   from = \"lookup:get-return\", value = \"/id\"",
+        "role = \"key\", from = \"lookup:get-return\", value = \"/status\"",
+    )]);
     let goods = |id: &str| json!({ "id": id, "charge": "ch_1", "amount": 50_000, "status": "received" });
     harness.provider().seed(&json!({ "returns": [goods("R-1"), goods("R-2")] })).unwrap();
     assert_eq!(ask(&harness, "R-1").status(), "done");
@@ -249,9 +250,10 @@ fn a_key_part_that_is_not_unique_loses_the_second() {
 /// One return whose value changes: it has two keys and is paid back twice.
 #[test]
 fn a_key_part_that_is_not_permanent_makes_two() {
-    let (harness, _folder) = harness(&[
-        ("role = \"key\",   from = \"lookup:get-return\", value = \"/id\"", "role = \"key\", from = \"lookup:get-return\", value = \"/number\""),
-    ]);
+    let (harness, _folder) = harness(&[(
+        "role = \"key\",   from = \"lookup:get-return\", value = \"/id\"",
+        "role = \"key\", from = \"lookup:get-return\", value = \"/number\"",
+    )]);
     for number in ["A-1", "B-1"] {
         let goods = json!({ "id": "R-1", "number": number, "charge": "ch_1", "amount": 50_000, "status": "received" });
         harness.provider().seed(&json!({ "returns": [goods] })).unwrap();

@@ -44,7 +44,10 @@ fn versions(changes: &[(&str, &str)]) -> Versions {
 
 /// Another part, another name, another action.
 const CHANGES: [&[(&str, &str)]; 3] = [
-    &[("name = \"charge\", at = \"form:charge\",           role = \"bound\"", "name = \"charge\", at = \"form:charge\", role = \"key\"")],
+    &[(
+        "name = \"charge\", at = \"form:charge\",           role = \"bound\"",
+        "name = \"charge\", at = \"form:charge\", role = \"key\"",
+    )],
     &[("{ name = \"return\", at = \"form:metadata[return]\"", "{ name = \"goods\", at = \"form:metadata[return]\"")],
     &[("action  = \"refund\"", "action  = \"pay-back\"")],
 ];
@@ -110,7 +113,9 @@ fn an_earlier_row_compares_and_settles() {
         assert_eq!(other.json["code"], "idempotency_key_reused", "{changes:?}: {other:#?}");
         let provider = versions.harness.provider();
         provider.mode(Mode::CompleteThenHang, "POST", "/v1/refunds", Some(1)).unwrap();
-        provider.settings(&oncegate_tests::provider::domains::Settings { lists_down: true, ..Default::default() }).unwrap();
+        provider
+            .settings(&oncegate_tests::provider::domains::Settings { lists_down: true, ..Default::default() })
+            .unwrap();
         assert_eq!(versions.first("R-2").status(), "pending");
         assert_eq!(versions.later("R-2").status(), "pending");
         provider.settings(&oncegate_tests::provider::domains::Settings::default()).unwrap();

@@ -100,7 +100,8 @@ fn a_short_call_is_not_held_up_by_what_others_left() {
 #[test]
 fn a_period_has_a_unit_and_no_key() {
     let harness = Harness::new("refunds").unwrap();
-    for wrong in [&["--every", "30"][..], &["--every", "0s"], &["--every", "1s", "ab"], &["--every", "1s", "--confirm"]] {
+    for wrong in [&["--every", "30"][..], &["--every", "0s"], &["--every", "1s", "ab"], &["--every", "1s", "--confirm"]]
+    {
         let mut arguments = vec!["ledger", "reconcile"];
         arguments.extend(wrong);
         assert_eq!(harness.run(&arguments).unwrap().code, Some(2), "{wrong:?}");

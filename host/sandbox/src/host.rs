@@ -161,7 +161,11 @@ impl Host {
         let keys = frozen.entry(account.to_owned()).or_default();
         if keys.insert(key) && keys.len() >= FROZEN_MANY {
             let count = keys.len();
-            tracing::error!(account, count, "many keys are frozen at one account; is what the contract says of it true?");
+            tracing::error!(
+                account,
+                count,
+                "many keys are frozen at one account; is what the contract says of it true?"
+            );
         }
     }
 

@@ -86,6 +86,8 @@ pub struct World {
     pub settings: Settings,
     /// What happened, in order.
     pub effects: Vec<Effect>,
+    /// How many effects were forgotten by resets: no identifier is given twice.
+    pub forgotten: usize,
     /// Objects that a test gave it, by kind and identifier.
     seeds: BTreeMap<(String, String), Value>,
     remembered: BTreeMap<(String, String), Remembered>,
@@ -264,7 +266,7 @@ impl World {
         if self.settings.swallow.iter().any(|known| known == kind) && self.is_there(kind, &object) {
             return Reply::json(200, &json!({ "object": "duplicate" }));
         }
-        let made = self.count(kind) + 1;
+        let made = self.forgotten + self.count(kind) + 1;
         let id = format!("{}_{made:06}", &kind[..2]);
         object["id"] = json!(id);
         self.effects.push(Effect { kind: kind.to_owned(), id, at_ms: now_ms, object: object.clone() });

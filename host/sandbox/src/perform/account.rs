@@ -43,9 +43,8 @@ impl Wanted<'_> {
 
     async fn ask_account(&self, asked: &AccountIs) -> Result<String, Stop> {
         let lookup = self.call.contract().operations.get(&asked.operation);
-        let lookup = lookup.filter(|lookup| {
-            lookup.effect == EffectClass::None && lookup.endpoint == self.operation.endpoint
-        });
+        let lookup =
+            lookup.filter(|lookup| lookup.effect == EffectClass::None && lookup.endpoint == self.operation.endpoint);
         let lookup = lookup.ok_or_else(|| {
             Stop::NotSetUp(format!("the policy's account-is names {}, no lookup at this endpoint", asked.operation))
         })?;
@@ -62,6 +61,7 @@ impl Wanted<'_> {
         };
         let told = told.filter(|text| !text.is_empty() && text.len() <= PROOF_BYTES_MAX);
         let found = oncegate_contract::found(lookup, &found.answer);
-        told.filter(|_| found).ok_or_else(|| Stop::Unavailable("the provider did not say which account it is".to_owned()))
+        told.filter(|_| found)
+            .ok_or_else(|| Stop::Unavailable("the provider did not say which account it is".to_owned()))
     }
 }

@@ -76,7 +76,8 @@ impl Wanted<'_> {
 
     /// The pins of this dispatch, each the first.
     pub(super) fn pinning(&self) -> impl Iterator<Item = Append> {
-        let pinned = |pin: &Pin| Append::new(pin.stream, Expect::Version(0), Event::Pinned { value: pin.value.clone() });
+        let pinned =
+            |pin: &Pin| Append::new(pin.stream, Expect::Version(0), Event::Pinned { value: pin.value.clone() });
         self.pins.iter().map(pinned)
     }
 }

@@ -11,8 +11,8 @@ use url::Url;
 use super::reader::{Reader, Table};
 use super::units;
 use super::{
-    AccountIs, Attach, CONTEXT_FACTS, ComponentRule, ContextRules, CredentialRule, CredentialSource, EndpointRule, Policy,
-    PolicyErrors, Setter,
+    AccountIs, Attach, CONTEXT_FACTS, ComponentRule, ContextRules, CredentialRule, CredentialSource, EndpointRule,
+    Policy, PolicyErrors, Setter,
 };
 use crate::limits::Limits;
 

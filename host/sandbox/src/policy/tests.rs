@@ -211,7 +211,9 @@ fn the_provider_may_say_which_account_it_is() {
     let policy = Policy::parse("policy.toml", text).unwrap();
     let asked = policy.endpoints["a"].account_is.as_ref().unwrap();
     assert_eq!((asked.operation.as_str(), asked.at.to_string().as_str()), ("whoami", "/id"));
-    for wrong in ["{ at = \"/id\" }", "{ operation = \"whoami\" }", "{ operation = \"whoami\", at = \"id\" }", "\"whoami\""] {
+    for wrong in
+        ["{ at = \"/id\" }", "{ operation = \"whoami\" }", "{ operation = \"whoami\", at = \"id\" }", "\"whoami\""]
+    {
         let errors = errors(&format!("[endpoint.a]\naccount-is = {wrong}"));
         assert!(errors.contains("endpoint.a.account-is"), "{wrong}: {errors}");
     }

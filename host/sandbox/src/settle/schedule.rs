@@ -126,12 +126,7 @@ async fn look(host: Arc<Host>, key: [u8; 32], before: Effect) -> Looked {
 }
 
 /// Open rows that nobody works on, and that nothing but a person could settle left out.
-async fn due(
-    host: &Host,
-    book: &Book,
-    rounds: &Rounds,
-    looks_max: usize,
-) -> Result<Vec<([u8; 32], Effect)>, String> {
+async fn due(host: &Host, book: &Book, rounds: &Rounds, looks_max: usize) -> Result<Vec<([u8; 32], Effect)>, String> {
     let now = Instant::now();
     let mut due = Vec::new();
     for state in OPEN {

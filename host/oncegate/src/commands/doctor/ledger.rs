@@ -21,14 +21,8 @@ const NEWEST: u64 = 64;
 /// Open rows that are counted; more are "so many or more".
 const COUNTED_MAX: usize = 1_000;
 /// States in which a row can be frozen.
-const FREEZING: [StateTag; 6] = [
-    StateTag::Unknown,
-    StateTag::Done,
-    StateTag::Planned,
-    StateTag::NoEffect,
-    StateTag::Issued,
-    StateTag::Stranded,
-];
+const FREEZING: [StateTag; 6] =
+    [StateTag::Unknown, StateTag::Done, StateTag::Planned, StateTag::NoEffect, StateTag::Issued, StateTag::Stranded];
 /// States that somebody has to find out.
 const OPEN: [StateTag; 4] = [StateTag::Dispatched, StateTag::Responded, StateTag::Unknown, StateTag::Issued];
 
