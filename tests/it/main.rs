@@ -1,12 +1,14 @@
 //! The program and the tools around it, from outside. One module for each subject.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
+mod accounts;
 mod agent;
 mod attacks;
 mod bad_input;
 mod bad_ledgers;
 mod book;
 mod campaign;
+mod closed_table;
 mod crash_states;
 mod disk_faults;
 mod disk_images;
@@ -25,9 +27,12 @@ mod raw_answers;
 mod receipts;
 mod recipes;
 mod reconcile;
+mod relay;
 mod rephrase;
 mod retention;
+mod senders;
 mod sequence;
+mod settling;
 mod tidy;
 mod triggers;
 mod two_step;

@@ -192,7 +192,9 @@ impl Shared {
             })),
             ("GET", "/_log") => Ok(json!(inside.log)),
             ("POST", "/_reset") => {
+                let forgotten = inside.world.forgotten + inside.world.effects.len();
                 *inside = Inside::default();
+                inside.world.forgotten = forgotten;
                 Ok(json!({}))
             }
             ("POST", "/_seed") => inside.world.seed(&body).map(|()| json!({})),

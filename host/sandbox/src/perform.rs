@@ -181,7 +181,10 @@ impl Wanted<'_> {
             Answer::Settle => self.settle(row, settled).await,
             Answer::Issued => self.issued(row, settled).await,
             Answer::Stranded => Err(Stop::Unsettled(Detail::Stranded)),
-            Answer::Frozen => Err(Stop::Unsettled(Detail::Frozen)),
+            Answer::Frozen => {
+                self.call.host.saw_frozen(self.key.0, row.account());
+                Err(Stop::Unsettled(Detail::Frozen))
+            }
             Answer::AwaitingApproval => Err(Stop::AwaitingApproval),
             Answer::Revoked | Answer::NextEpoch { .. } | Answer::Superseded { .. } => Err(Stop::Revoked),
             Answer::KeyReused(fields) => Err(Stop::KeyReused(fields)),

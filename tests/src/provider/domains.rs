@@ -99,6 +99,8 @@ pub struct World {
     pub settings: Settings,
     /// What happened, in order.
     pub effects: Vec<Effect>,
+    /// How many effects were forgotten by resets: no identifier is given twice.
+    pub forgotten: usize,
     /// Objects that a test gave it, by kind and identifier.
     seeds: BTreeMap<(String, String), Value>,
     remembered: BTreeMap<(String, String), Remembered>,
@@ -304,7 +306,7 @@ impl World {
 
     /// Counts an effect, and gives its object an identifier unless it has one.
     pub(super) fn record(&mut self, kind: &str, object: &mut Value, now_ms: u64) -> Value {
-        let made = self.count(kind) + 1;
+        let made = self.forgotten + self.count(kind) + 1;
         let id = object["id"].as_str().map_or_else(|| format!("{}_{made:06}", &kind[..2]), str::to_owned);
         object["id"] = json!(id);
         self.effects.push(Effect { kind: kind.to_owned(), id, at_ms: now_ms, object: object.clone() });
