@@ -17,6 +17,7 @@ use std::fmt;
 pub use decide::{Denied, Grant, account, admit, decide, tenant};
 pub use gates::{Above, ApprovalRule, Exclusive, ExclusiveRule, Requires};
 pub use units::digest_of;
+pub(crate) use units::duration as duration_of;
 
 use crate::describe::Description;
 use crate::limits::Limits;
