@@ -2,11 +2,13 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod agent;
+mod approvals;
 mod attacks;
 mod bad_input;
 mod bad_ledgers;
 mod book;
 mod campaign;
+mod claims;
 mod crash_states;
 mod disk_faults;
 mod disk_power;
@@ -15,7 +17,9 @@ mod killat;
 mod kills;
 mod kills_by_mode;
 mod localstripe;
+mod many;
 mod owners;
+mod permits;
 mod provider;
 mod raw_answers;
 mod reconcile;
