@@ -82,7 +82,7 @@ fn waiting(harness: &Harness) -> Waiting {
 
 fn approved(waiting: &Waiting, actor: &str) -> Event {
     let (actor, reason) = (actor.to_owned(), "a test".to_owned());
-    Event::Approved { actor, reason, request_digest: waiting.digest, at: now() }
+    Event::Approved { actor, reason, decision: None, request_digest: waiting.digest, at: now() }
 }
 
 fn append(harness: &Harness, waiting: &Waiting, event: Event) -> Result<(), EffectsError> {
@@ -177,7 +177,7 @@ fn denied_is_denied_for_ever() {
     let harness = always();
     waits(&call(&harness, TOOL, &refund("R-1", "please"), &[]));
     let waiting = waiting(&harness);
-    let denied = Event::Denied { actor: "ada".into(), reason: "no receipt".into(), at: now() };
+    let denied = Event::Denied { actor: "ada".into(), reason: "no receipt".into(), decision: None, at: now() };
     append(&harness, &waiting, denied).unwrap();
     for amount in [50_000, 1] {
         let heard = call(&harness, TOOL, &of_amount(amount, "please, please"), &[]);

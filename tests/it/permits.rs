@@ -193,7 +193,7 @@ fn stamp(harness: &Harness, at: u64) {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let ledger = oncegate_ledger::open(&url).await.unwrap();
-        let event = Event::HostFenced { host: [7; 16], actor: "ada".into(), reason: "a test".into(), at };
+        let event = Event::HostFenced { host: [7; 16], actor: "ada".into(), reason: "a test".into(), decision: None, at };
         ledger.append(vec![Append::new(StreamId::host([7; 16]), Expect::Version(0), event)]).await.unwrap();
     });
 }
