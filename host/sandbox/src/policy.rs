@@ -253,13 +253,28 @@ impl Policy {
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         let any = self.components.iter().filter(|rule| rule.digest.is_none());
-        any.map(|rule| {
+        let any = any.map(|rule| {
             format!(
                 "line {}: this [[component]] has no digest, so it grants to every component, also to ones that do not exist yet",
                 rule.line
             )
-        })
-        .collect()
+        });
+        any.chain(self.asked_of_nobody()).collect()
+    }
+
+    /// A gate with a misspelt operation is no gate.
+    fn asked_of_nobody(&self) -> Vec<String> {
+        let granted = |name: &String| self.components.iter().any(|rule| rule.grant.contains(name));
+        let approvals = self.approvals.iter().map(|rule| (rule.line, "approve", &rule.operation));
+        let exclusives = self.exclusives.iter();
+        let exclusives = exclusives.flat_map(|rule| rule.by.keys().map(|name| (rule.line, "exclusive", name)));
+        approvals
+            .chain(exclusives)
+            .filter(|(_, _, name)| !granted(name))
+            .map(|(line, kind, name)| {
+                format!("line {line}: this [[{kind}]] names the operation {name}, which no [[component]] is granted")
+            })
+            .collect()
     }
 }
 
