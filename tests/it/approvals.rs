@@ -150,7 +150,11 @@ fn another_address_waits_anew() {
     waits(&call(&harness, TOOL, &refund("R-1", "first"), &[]));
     approve(&harness, "ada");
     let url = harness.provider_url();
-    change_policy(&harness, &format!("url = \"{url}\"\naccount = \"pay-test\""), &format!("url = \"{url}/moved\"\naccount = \"pay-test\""));
+    change_policy(
+        &harness,
+        &format!("url = \"{url}\"\naccount = \"pay-test\""),
+        &format!("url = \"{url}/moved\"\naccount = \"pay-test\""),
+    );
     waits(&call(&harness, TOOL, &refund("R-1", "first"), &[]));
     assert!(waiting(&harness).request.url.contains("/moved/"));
     assert_eq!(harness.provider().log().unwrap().iter().filter(|one| one.method == "POST").count(), 0);

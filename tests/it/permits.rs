@@ -16,7 +16,8 @@ use crate::many::{at_once, change_policy, now};
 const TOOL: &str = "issue-refund";
 const REFUNDS: &str = "/v1/refunds";
 /// Nobody is to be answered before the provider was.
-const PATIENT: &str = "answer-within = \"110s\"\nwall-time = \"110s\"\nsend-within = \"100s\"\nconnect-within = \"60s\"\n";
+const PATIENT: &str =
+    "answer-within = \"110s\"\nwall-time = \"110s\"\nsend-within = \"100s\"\nconnect-within = \"60s\"\n";
 
 /// A guest whose effects need a permit.
 fn permitted(guest: &str) -> Harness {
@@ -75,6 +76,8 @@ fn spend(callers: usize, hosts: usize, bounds: &[&str], expected: usize) {
     let calls = (0..callers).map(|n| (TOOL, refund(&format!("R-{n}"), "at once"), facts())).collect();
     let heard = at_once(&harness, hosts, calls);
     assert!(count(&harness, "refund") <= expected, "{} of {expected}", count(&harness, "refund"));
+    let done = heard.iter().filter(|outcome| outcome.status == Status::Done).count();
+    assert_eq!(done, count(&harness, "refund"));
     for outcome in &heard {
         let told = matches!(outcome.status, Status::Done | Status::Failed)
             || (outcome.status == Status::Refused && outcome.code == Some(Code::PermitExceeded));
@@ -193,7 +196,8 @@ fn stamp(harness: &Harness, at: u64) {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let ledger = oncegate_ledger::open(&url).await.unwrap();
-        let event = Event::HostFenced { host: [7; 16], actor: "ada".into(), reason: "a test".into(), decision: None, at };
+        let event =
+            Event::HostFenced { host: [7; 16], actor: "ada".into(), reason: "a test".into(), decision: None, at };
         ledger.append(vec![Append::new(StreamId::host([7; 16]), Expect::Version(0), event)]).await.unwrap();
     });
 }

@@ -98,13 +98,7 @@ fn holds_claims(effect: &Effect) -> bool {
 /// known of it contradicts itself. A later epoch does not give it away: what was done stays done.
 pub fn occupies(effect: &Effect) -> bool {
     let state = effect.superseded_by.as_ref().map_or(effect.state, |later| later.before);
-    let free = [
-        StateTag::Planned,
-        StateTag::AwaitingApproval,
-        StateTag::NoEffect,
-        StateTag::Revoked,
-        StateTag::Undone,
-    ];
+    let free = [StateTag::Planned, StateTag::AwaitingApproval, StateTag::NoEffect, StateTag::Revoked, StateTag::Undone];
     effect.frozen || !free.contains(&state)
 }
 

@@ -73,9 +73,10 @@ fn wanted(args: &Grant, now: u64) -> anyhow::Result<permit::Permit> {
         }
         sums.push(sum);
     }
-    let expires = args.expires.as_deref().map(|text| {
-        permit::expiry(text, now).map_err(|why| usage(format!("--expires {text:?}: {why}")))
-    });
+    let expires = args
+        .expires
+        .as_deref()
+        .map(|text| permit::expiry(text, now).map_err(|why| usage(format!("--expires {text:?}: {why}"))));
     Ok(permit::Permit {
         id: args.id.clone(),
         tenant: args.tenant.clone(),
@@ -146,7 +147,11 @@ async fn revoke(home: &Home, id: &str, tenant: Option<&str>, by: By) -> anyhow::
         [one] => one,
         many => {
             let tenants: Vec<&str> = many.iter().map(|one| one.permit.tenant.as_str()).collect();
-            return Err(usage(format!("{} tenants have a permit of this name: say --tenant {}", many.len(), tenants.join(" or --tenant "))));
+            return Err(usage(format!(
+                "{} tenants have a permit of this name: say --tenant {}",
+                many.len(),
+                tenants.join(" or --tenant ")
+            )));
         }
     };
     if found.revoked.is_some() {

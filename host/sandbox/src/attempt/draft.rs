@@ -202,8 +202,7 @@ pub(crate) async fn again(
     }
     let ties = Ties { permit: passage.ties.permit, claims: passage.ties.claims, ..first.ties.clone() };
     let attempt = rand::rng().random();
-    let dispatch =
-        Dispatch { attempt, host: book.me.id(), at: (host.now)(), resend: true, ties, ..first.clone() };
+    let dispatch = Dispatch { attempt, host: book.me.id(), at: (host.now)(), resend: true, ties, ..first.clone() };
     Ok(Draft {
         key,
         version: row.version,

@@ -79,12 +79,7 @@ impl Wanted<'_> {
     }
 
     /// Stores the request for a person to see; nothing is sent.
-    pub(super) async fn ask(
-        &self,
-        grant: &Grant,
-        row: Option<&Effect>,
-        mut ties: Ties,
-    ) -> Result<Step, Stop> {
+    pub(super) async fn ask(&self, grant: &Grant, row: Option<&Effect>, mut ties: Ties) -> Result<Step, Stop> {
         // Nothing is reserved before it is dispatched.
         ties.permit.iter_mut().for_each(|used| used.reserved.clear());
         let (mut proposal, _) = attempt::propose(self, grant, row, ties)?;

@@ -82,10 +82,8 @@ impl Wanted<'_> {
         if sending && self.moves(other, &row, until).await? {
             return Ok(Step::Again);
         }
-        let open = matches!(
-            row.state,
-            StateTag::Dispatched | StateTag::Responded | StateTag::Unknown | StateTag::Issued
-        );
+        let open =
+            matches!(row.state, StateTag::Dispatched | StateTag::Responded | StateTag::Unknown | StateTag::Issued);
         if open && !sending && !std::mem::replace(settled, true) {
             settle::refresh(&self.call.host, self.book, other, None, Patience::Brief).await.map_err(attempt_stop)?;
             return Ok(Step::Again);

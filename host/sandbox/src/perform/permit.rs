@@ -23,12 +23,7 @@ const NOT_COVERED: &str = "The permit does not cover this effect; nothing was se
 
 impl Wanted<'_> {
     /// Adds what the permit of this call says to the dispatch commit.
-    pub(super) async fn permit(
-        &self,
-        grant: &Grant,
-        row: Option<&Effect>,
-        passage: &mut Passage,
-    ) -> Result<(), Stop> {
+    pub(super) async fn permit(&self, grant: &Grant, row: Option<&Effect>, passage: &mut Passage) -> Result<(), Stop> {
         let standing = row.filter(|row| uses_permit(row)).and_then(|row| row.ties()?.permit.clone());
         let named = self.call.context.get("permit").map(String::as_str);
         let id = match (named, &standing) {

@@ -8,11 +8,11 @@ use toml::de::{DeTable, DeValue};
 use url::Url;
 
 use super::reader::{Reader, Table};
-use super::{gates, units};
 use super::{
     Attach, CONTEXT_FACTS, ComponentRule, ContextRules, CredentialRule, CredentialSource, EndpointRule, Policy,
     PolicyErrors, Retention, Setter,
 };
+use super::{gates, units};
 use crate::limits::Limits;
 
 /// Top-level keys of features that this version does not have.

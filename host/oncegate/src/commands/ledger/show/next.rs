@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use oncegate_ledger::{Effects, Ledger};
 use oncegate_ledger::state::{Attempt, Effect, StateTag};
+use oncegate_ledger::{Effects, Ledger};
 
 use crate::commands::ledger::{decide, list};
 use crate::home::Home;
@@ -40,8 +40,10 @@ pub(super) async fn lacking(home: &Home, effects: &Effects, row: &Effect) -> any
     let Ok(policy) = home.policy() else { return Ok(None) };
     let Some((_, values)) = decide::epochs::stored(effects, row).await? else { return Ok(None) };
     let rules = policy.approvals.iter().filter(|rule| rule.operation == proposal.operation && rule.applies(&values));
-    let lacking: Vec<String> =
-        rules.filter(|rule| !rule.by.is_empty() && !rule.is_met(&row.approved_by)).map(|rule| rule.by.join(" or ")).collect();
+    let lacking: Vec<String> = rules
+        .filter(|rule| !rule.by.is_empty() && !rule.is_met(&row.approved_by))
+        .map(|rule| rule.by.join(" or "))
+        .collect();
     Ok((!lacking.is_empty()).then(|| lacking.join(", and by ")))
 }
 
