@@ -3,11 +3,13 @@
 
 mod accounts;
 mod agent;
+mod approvals;
 mod attacks;
 mod bad_input;
 mod bad_ledgers;
 mod book;
 mod campaign;
+mod claims;
 mod closed_table;
 mod crash_states;
 mod disk_faults;
@@ -21,7 +23,9 @@ mod killat;
 mod kills;
 mod kills_by_mode;
 mod localstripe;
+mod many;
 mod owners;
+mod permits;
 mod provider;
 mod raw_answers;
 mod receipts;

@@ -1,6 +1,7 @@
 //! The command line, as plain data.
 
 pub(crate) mod decide;
+pub(crate) mod permit;
 
 use std::path::PathBuf;
 
@@ -62,6 +63,8 @@ pub(crate) enum Command {
     Policy(Policy),
     /// Look after the ledger of effects
     Ledger(Ledger),
+    /// Grant, list and revoke permits
+    Permit(permit::Permit),
     /// Say what would stop an effect: ledger, policy, credentials, clock, disk
     Doctor,
     /// Print completions for a shell

@@ -4,12 +4,15 @@
 //! send would not be allowed.
 
 mod account;
+mod approval;
 mod bindings;
+mod claim;
 pub(crate) mod completing;
 mod ensure;
 mod former;
 mod gates;
 mod identity;
+mod permit;
 mod pins;
 mod sequence;
 mod undoing;
@@ -18,8 +21,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oncegate_contract::{EffectKey, Fingerprint, Operation, Resolved, Role, Value};
-use oncegate_ledger::EffectsError;
 use oncegate_ledger::state::{self, Answer, Effect, StateTag};
+use oncegate_ledger::{EffectsError, LedgerError};
 use rand::Rng;
 use tokio::time::Instant;
 
@@ -105,6 +108,14 @@ enum Next {
     Pinned,
 }
 
+/// What is left of one request's patience.
+struct Looks<'a> {
+    /// Others are waited for until then.
+    attach_until: Instant,
+    /// A settle lookup was run.
+    settled: &'a mut bool,
+}
+
 /// What one look at the row led to.
 enum Step {
     /// The row has changed, or something was learnt: look again.
@@ -158,7 +169,7 @@ impl Wanted<'_> {
         let sender = row.as_ref().map_or(state::Sender::Stopped, |row| self.call.host.sender(self.book, row));
         let answer = match self.heard(state::answer(row.as_ref(), &differing, sender))? {
             Answer::NextEpoch { epoch } => return Ok(Step::End(Next::Epoch(epoch))),
-            Answer::Dispatch { .. } if self.former => {
+            Answer::Dispatch { .. } | Answer::AwaitingApproval if self.former => {
                 return Ok(Step::End(Next::Fresh(row.map_or(0, |row| row.version))));
             }
             other => other,
@@ -166,11 +177,13 @@ impl Wanted<'_> {
         self.call.count_effect(&self.key.0)?;
         self.call.note(asked.clone());
         asked.before.get_or_insert(row.as_ref().is_some_and(|row| row.heard_state() == StateTag::Done));
-        let Some(row) = row else { return self.dispatch(None, asked).await };
+        let mut looks = Looks { attach_until, settled };
+        let Some(row) = row else { return self.dispatch(None, asked, &mut looks).await };
         asked.reworded =
             row.generated().is_some_and(|first| first != oncegate_contract::generated_digest(&self.resolved));
         match answer {
-            Answer::Dispatch { .. } => self.dispatch(Some(&row), asked).await,
+            // What waits may have to be amended; a row that only waits goes no further than its gate.
+            Answer::Dispatch { .. } | Answer::AwaitingApproval => self.dispatch(Some(&row), asked, &mut looks).await,
             Answer::Replay => Ok(Step::End(Next::Reply(self.replay(&row).await?))),
             Answer::InProgress => self.attach(&row, attach_until).await,
             Answer::SenderLost => self.lost(&row, sender).await,
@@ -178,14 +191,13 @@ impl Wanted<'_> {
                 attempt::classify(&self.call.host, self.book, self.key.0, row, None).await.map_err(attempt_stop)?;
                 Ok(Step::Again)
             }
-            Answer::Settle => self.settle(row, settled).await,
-            Answer::Issued => self.issued(row, settled).await,
+            Answer::Settle => self.settle(row, looks.settled).await,
+            Answer::Issued => self.issued(row, looks.settled).await,
             Answer::Stranded => Err(Stop::Unsettled(Detail::Stranded)),
             Answer::Frozen => {
                 self.call.host.saw_frozen(self.key.0, row.account());
                 Err(Stop::Unsettled(Detail::Frozen))
             }
-            Answer::AwaitingApproval => Err(Stop::AwaitingApproval),
             Answer::Revoked | Answer::NextEpoch { .. } | Answer::Superseded { .. } => Err(Stop::Revoked),
             Answer::KeyReused(fields) => Err(Stop::KeyReused(fields)),
         }
@@ -274,19 +286,25 @@ impl Wanted<'_> {
 
     async fn resend(&self, row: &Effect, open: Detail) -> Result<Step, Stop> {
         let grant = self.call.grant(self.operation).map_err(denied)?;
-        let left = self.completing_again(row).await?;
-        let draft = match attempt::again(&self.call.host, self.book, self.key.0, self.operation, &grant, row).await {
-            Ok(draft) => draft,
-            Err(why) => {
-                tracing::info!(label = row.label(), %why, "not sent again");
-                return Err(Stop::Unsettled(open));
-            }
+        let not_again = |why: &dyn std::fmt::Display| {
+            tracing::info!(label = row.label(), %why, "not sent again");
+            Stop::Unsettled(open)
         };
-        self.send(draft.within(left)).await
+        let passage = match self.gates_again(&grant, row).await {
+            Ok(passage) => passage,
+            Err(stop @ Stop::KeyReused(_)) => return Err(stop),
+            // It may have happened: that is what the caller hears, not why it is not sent once more.
+            Err(stop) => return Err(not_again(&stop)),
+        };
+        let draft = attempt::again(&self.call.host, self.book, self.key.0, self.operation, &grant, row, passage).await;
+        let draft = draft.map_err(|why| not_again(&why))?;
+        match self.send(draft).await {
+            Err(stop @ Stop::PermitExceeded(_)) => Err(not_again(&stop)),
+            other => other,
+        }
     }
 
-    async fn dispatch(&self, row: Option<&Effect>, asked: &mut Asked) -> Result<Step, Stop> {
-        asked.reworded = false;
+    async fn dispatch(&self, row: Option<&Effect>, asked: &mut Asked, looks: &mut Looks<'_>) -> Result<Step, Stop> {
         let contract = self.call.contract();
         if let Some((key, why)) = contract
             .unsupported()
@@ -304,7 +322,16 @@ impl Wanted<'_> {
         if let Some(step) = self.ensure(&grant, row, asked).await? {
             return Ok(step);
         }
-        let passage = self.gates(&grant, row).await?;
+        let passage = match self.gates(&grant, row).await {
+            Err(Stop::Claimed(other)) => return self.claimed(other, asked, looks.attach_until, looks.settled).await,
+            other => other?,
+        };
+        if passage.asks {
+            asked.reworded = false;
+            return self.ask(&grant, row, passage.ties).await;
+        }
+        // What was approved goes as it was worded then; everything else goes as this call words it.
+        asked.reworded &= passage.approved.is_some();
         let draft = attempt::fresh(self, &grant, row, passage).await?;
         self.send(draft).await
     }
@@ -355,6 +382,10 @@ pub(crate) fn ledger_stop(error: EffectsError) -> Stop {
 /// After something may have been sent, a ledger that fails leaves the effect unknown.
 fn attempt_stop(error: attempt::AttemptError) -> Stop {
     match error {
+        attempt::AttemptError::BeforeSending(EffectsError::Ledger(LedgerError::Condition { stream, why })) => {
+            tracing::warn!(%stream, %why, "the permit has no room");
+            Stop::PermitExceeded(permit::NO_ROOM)
+        }
         attempt::AttemptError::BeforeSending(error) => ledger_stop(error),
         other => {
             tracing::error!(error = %other, "an attempt could not be recorded");

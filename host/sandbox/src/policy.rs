@@ -5,6 +5,7 @@
 //! owner's file says what holds, and an unknown key in it is an error.
 
 mod decide;
+mod gates;
 mod minimal;
 mod parse;
 mod reader;
@@ -16,7 +17,9 @@ use std::fmt;
 use oncegate_contract::Pointer;
 
 pub use decide::{Denied, Grant, account, admit, decide, tenant};
+pub use gates::{Above, ApprovalRule, Exclusive, ExclusiveRule, Requires};
 pub use units::digest_of;
+pub(crate) use units::duration as duration_of;
 
 use crate::describe::Description;
 use crate::limits::Limits;
@@ -36,6 +39,10 @@ pub struct Policy {
     pub endpoints: BTreeMap<String, EndpointRule>,
     /// Where secrets are, by the contract's name for each.
     pub credentials: BTreeMap<String, CredentialRule>,
+    /// What a person approves before it is sent.
+    pub approvals: Vec<ApprovalRule>,
+    /// Operations of which one happens for one purpose.
+    pub exclusives: Vec<ExclusiveRule>,
     /// Who may set which fact.
     pub context: ContextRules,
     /// Limits of every call.
@@ -69,6 +76,8 @@ pub struct ComponentRule {
     pub tenants: Vec<String>,
     /// Operations granted.
     pub grant: Vec<String>,
+    /// What their effects have to name before they are sent.
+    pub requires: Requires,
 }
 
 /// One `[endpoint.NAME]` table.
@@ -257,13 +266,28 @@ impl Policy {
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         let any = self.components.iter().filter(|rule| rule.digest.is_none());
-        any.map(|rule| {
+        let any = any.map(|rule| {
             format!(
                 "line {}: this [[component]] has no digest, so it grants to every component, also to ones that do not exist yet",
                 rule.line
             )
-        })
-        .collect()
+        });
+        any.chain(self.asked_of_nobody()).collect()
+    }
+
+    /// A gate with a misspelt operation is no gate.
+    fn asked_of_nobody(&self) -> Vec<String> {
+        let granted = |name: &String| self.components.iter().any(|rule| rule.grant.contains(name));
+        let approvals = self.approvals.iter().map(|rule| (rule.line, "approve", &rule.operation));
+        let exclusives = self.exclusives.iter();
+        let exclusives = exclusives.flat_map(|rule| rule.by.keys().map(|name| (rule.line, "exclusive", name)));
+        approvals
+            .chain(exclusives)
+            .filter(|(_, _, name)| !granted(name))
+            .map(|(line, kind, name)| {
+                format!("line {line}: this [[{kind}]] names the operation {name}, which no [[component]] is granted")
+            })
+            .collect()
     }
 }
 

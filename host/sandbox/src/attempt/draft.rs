@@ -23,7 +23,7 @@ const RESEND_MARGIN: Duration = Duration::from_secs(120);
 const STAMP_PAGE: usize = 500;
 const STAMP_PAGES_MAX: usize = 400;
 /// How far this host's clock may be behind.
-const CLOCK_ERROR: Duration = Duration::from_secs(5);
+pub(crate) const CLOCK_ERROR: Duration = Duration::from_secs(5);
 
 /// Everything that one attempt needs, so that it can go on by itself.
 pub(crate) struct Draft {
@@ -95,10 +95,13 @@ pub(crate) async fn fresh(
     row: Option<&Effect>,
     passage: Passage,
 ) -> Result<Draft, Stop> {
-    let Passage { mut also, ties, send_for } = passage;
+    let Passage { mut also, ties, approved, send_for, .. } = passage;
     let host = &wanted.call.host;
     let operation = wanted.operation;
-    let (proposal, request) = propose(wanted, grant, row, ties)?;
+    let (proposal, request) = match approved {
+        Some(approved) => (Proposal { ties, ..approved.proposal }, approved.request),
+        None => propose(wanted, grant, row, ties)?,
+    };
     let secret = lookup::secret(grant).await?;
     recorded(wanted, &mut also).await?;
     let lookups = wanted.fetches.iter();
@@ -170,6 +173,7 @@ pub(crate) async fn again(
     operation: &Operation,
     grant: &Grant,
     row: &Effect,
+    passage: Passage,
 ) -> Result<Draft, String> {
     let first = row.dispatch.as_deref().ok_or("nothing was sent yet")?;
     let stored = book.effects.ledger.load(&first.request).await.map_err(|error| error.to_string())?;
@@ -193,13 +197,14 @@ pub(crate) async fn again(
     if latest > terms.latest_clock_ms {
         return Err("this host's clock is behind the ledger's stamps, so no window can be told".to_owned());
     }
-    let dispatch =
-        Dispatch { attempt: rand::rng().random(), host: book.me.id(), at: (host.now)(), resend: true, ..first.clone() };
+    let ties = Ties { permit: passage.ties.permit, claims: passage.ties.claims, ..first.ties.clone() };
+    let attempt = rand::rng().random();
+    let dispatch = Dispatch { attempt, host: book.me.id(), at: (host.now)(), resend: true, ties, ..first.clone() };
     Ok(Draft {
         key,
         version: row.version,
         dispatch,
-        also: Vec::new(),
+        also: passage.also,
         request,
         secret,
         allow_private: grant.allow_private,

@@ -16,7 +16,7 @@ pub(super) fn size(text: &str) -> Option<usize> {
 }
 
 /// `500ms`, `30s`, `5m`, `24h`, `90d`.
-pub(super) fn duration(text: &str) -> Option<Duration> {
+pub(crate) fn duration(text: &str) -> Option<Duration> {
     let (number, unit) = split(text)?;
     let millis: u64 = match unit {
         "ms" => 1,

@@ -1,7 +1,7 @@
 //! An operator's decision on one effect: taken once, on the version that was looked at, and on record.
 
 mod approve;
-mod epochs;
+pub(super) mod epochs;
 mod senders;
 mod verb;
 

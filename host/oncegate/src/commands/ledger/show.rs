@@ -33,7 +33,8 @@ pub(super) async fn run(home: &Home, named: &str, raw: Option<&str>) -> anyhow::
     if let Some(attempt) = raw {
         return write_raw(&effects, key, &row, attempt).await;
     }
-    let next = next::steps(&effects.ledger, &home.ledger_command(), &key, &row).await?;
+    let lacking = next::lacking(home, &effects, &row).await?;
+    let next = next::steps(&effects.ledger, &home.ledger_command(), &key, &row, lacking.as_deref()).await?;
     let ties = row.ties().cloned().unwrap_or_default();
     let seen = Seen { effects, key, row, records, next, ties };
     let text = if home.json() { print::json(&seen.json().await?, true)? } else { seen.text().await? };

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use oncegate_ledger::Ledger;
 use oncegate_ledger::state::{Attempt, Effect, StateTag};
+use oncegate_ledger::{Effects, Ledger};
 
 use crate::commands::ledger::{decide, list};
+use crate::home::Home;
 use crate::print::hex;
 
 /// One thing that can be done.
@@ -21,6 +22,7 @@ pub(super) async fn steps(
     program: &str,
     key: &[u8; 32],
     row: &Effect,
+    lacking: Option<&str>,
 ) -> anyhow::Result<Vec<Step>> {
     let mut loose = None;
     for attempt in row.attempts.iter().filter(|attempt| !attempt.stopped && !attempt.proof) {
@@ -28,13 +30,28 @@ pub(super) async fn steps(
             loose = Some(attempt);
         }
     }
-    Ok(Steps { program, key, row, found: Vec::new() }.all(loose))
+    Ok(Steps { program, key, row, lacking, found: Vec::new() }.all(loose))
+}
+
+/// Whose approval the policy asks for and the row does not have, of a row that waits for one.
+pub(super) async fn lacking(home: &Home, effects: &Effects, row: &Effect) -> anyhow::Result<Option<String>> {
+    let Some(proposal) = row.waiting().filter(|_| row.state == StateTag::AwaitingApproval) else { return Ok(None) };
+    // A policy that cannot be read names nobody; it is told of elsewhere.
+    let Ok(policy) = home.policy() else { return Ok(None) };
+    let Some((_, values)) = decide::epochs::stored(effects, row).await? else { return Ok(None) };
+    let rules = policy.approvals.iter().filter(|rule| rule.operation == proposal.operation && rule.applies(&values));
+    let lacking: Vec<String> = rules
+        .filter(|rule| !rule.by.is_empty() && !rule.is_met(&row.approved_by))
+        .map(|rule| rule.by.join(" or "))
+        .collect();
+    Ok((!lacking.is_empty()).then(|| lacking.join(", and by ")))
 }
 
 struct Steps<'a> {
     program: &'a str,
     key: &'a [u8; 32],
     row: &'a Effect,
+    lacking: Option<&'a str>,
     found: Vec<Step>,
 }
 
@@ -45,6 +62,7 @@ impl Steps<'_> {
             return self.found;
         }
         match self.row.state {
+            StateTag::AwaitingApproval if self.lacking.is_some() => self.lacks(),
             StateTag::AwaitingApproval if self.row.approved.is_some() => {
                 self.decide("it is approved: the next call sends the stored request; to take that back", "revoke");
             }
@@ -76,6 +94,16 @@ impl Steps<'_> {
             StateTag::Superseded => {}
         }
         self.found
+    }
+
+    fn lacks(&mut self) {
+        let by = self.lacking.unwrap_or_default();
+        let so_far = match &self.row.approved_by[..] {
+            [] => String::new(),
+            some => format!("approved by {}, which does not count; ", some.join(", ")),
+        };
+        self.decide(&format!("{so_far}the stored request may be sent: said by {by}"), "approve");
+        self.decide("it may not; it is revoked then", "deny");
     }
 
     fn unknown(&mut self, loose: Option<&Attempt>) {
