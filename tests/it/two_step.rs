@@ -46,8 +46,11 @@ fn counts(harness: &Harness) -> (usize, usize) {
 /// The same of the posts with this text.
 fn counts_of(harness: &Harness, text: &str) -> (usize, usize) {
     let effects = harness.provider().effects().unwrap();
-    let posts: Vec<&str> =
-        effects.iter().filter(|one| one.kind == "post" && one.object["text"] == text).map(|one| one.id.as_str()).collect();
+    let posts: Vec<&str> = effects
+        .iter()
+        .filter(|one| one.kind == "post" && one.object["text"] == text)
+        .map(|one| one.id.as_str())
+        .collect();
     let public = effects.iter().filter(|one| one.kind == "publication");
     let public = public.filter(|one| posts.contains(&one.object["post"].as_str().unwrap())).count();
     (posts.len(), public)
@@ -253,9 +256,8 @@ fn a_kill_during_recovery_loses_no_question() {
 #[test]
 fn many_at_once_are_one_post() {
     let harness = Harness::new("posts").unwrap();
-    let crowd: Vec<Running> = (0..6)
-        .map(|n| Running::start(&mut post_command(&harness, "t-1", &format!("wording {n}"))).unwrap())
-        .collect();
+    let crowd: Vec<Running> =
+        (0..6).map(|n| Running::start(&mut post_command(&harness, "t-1", &format!("wording {n}"))).unwrap()).collect();
     for running in crowd {
         let heard = Heard::of(&running.wait(Duration::from_secs(60)).unwrap());
         assert!(heard.is_success() || heard.status() == "pending", "{heard:#?}");

@@ -45,6 +45,7 @@ impl World {
     pub(super) fn is_deleted(&self, dataset: &Effect) -> bool {
         let place = self.effects.iter().position(|one| std::ptr::eq(one, dataset));
         let later = place.map_or(&[][..], |place| &self.effects[place..]);
-        dataset.kind == "dataset" && later.iter().any(|one| one.kind == "deletion" && one.object["dataset"] == dataset.id.as_str())
+        dataset.kind == "dataset"
+            && later.iter().any(|one| one.kind == "deletion" && one.object["dataset"] == dataset.id.as_str())
     }
 }

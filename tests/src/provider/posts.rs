@@ -38,7 +38,8 @@ impl World {
             return Reply::error(400, "missing_field", "`board` and `text` have to be texts");
         }
         if !self.posts.taken.insert(request.body.clone()) {
-            let first = self.effects.iter().find(|effect| effect.kind == "post" && effect.object["text"] == object["text"]);
+            let first =
+                self.effects.iter().find(|effect| effect.kind == "post" && effect.object["text"] == object["text"]);
             return Reply::json(200, &json!({ "already_existed": true, "id": first.map(|effect| effect.id.as_str()) }));
         }
         object["object"] = json!("post");
@@ -60,7 +61,8 @@ impl World {
     pub(super) fn publish(&mut self, request: &Request, now_ms: u64) -> Reply {
         let answer: Value = serde_json::from_slice(&request.body).unwrap_or_default();
         let code = answer["code"].as_str().unwrap_or_default();
-        let Some(challenge) = self.posts.challenges.remove(code).filter(|challenge| now_ms <= challenge.until_ms) else {
+        let Some(challenge) = self.posts.challenges.remove(code).filter(|challenge| now_ms <= challenge.until_ms)
+        else {
             return Reply::error(410, "challenge_gone", "this challenge was answered, or is too old");
         };
         if answer["post"] != challenge.post.as_str() || answer["answer"].as_u64() != Some(challenge.sum) {

@@ -126,7 +126,9 @@ impl Wanted<'_> {
             StateTag::Issued => {}
             StateTag::Stranded => return Err(Stop::Unsettled(Detail::Stranded)),
             StateTag::Done => {
-                return Err(Stop::NotPermitted("What it would complete is final already; nothing was sent.".to_owned()));
+                return Err(Stop::NotPermitted(
+                    "What it would complete is final already; nothing was sent.".to_owned(),
+                ));
             }
             StateTag::Undone | StateTag::Revoked | StateTag::Superseded => return Err(Stop::Revoked),
             _ => return Err(Stop::Unsettled(Detail::Unknown)),

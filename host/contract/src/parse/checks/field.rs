@@ -90,7 +90,9 @@ impl At<'_> {
                 Some(lookup) if lookup.effect != EffectClass::None => {
                     self.error(
                         &key(".from"),
-                        format!("\"{operation}\" is no lookup: it has an effect, and this operation does not complete it"),
+                        format!(
+                            "\"{operation}\" is no lookup: it has an effect, and this operation does not complete it"
+                        ),
                     );
                 }
                 Some(_) => {}

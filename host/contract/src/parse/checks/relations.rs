@@ -51,7 +51,10 @@ impl At<'_> {
             && target.endpoint != op.endpoint
         {
             let name = &target.name;
-            self.error("revokes.operation", format!("\"{name}\" is at another endpoint: its receipts mean nothing here"));
+            self.error(
+                "revokes.operation",
+                format!("\"{name}\" is at another endpoint: its receipts mean nothing here"),
+            );
         }
         match op.fields.iter().find(|f| f.at.as_ref() == Some(&revokes.at)) {
             None if self.partial => {}
