@@ -24,7 +24,7 @@ mod rephrase;
 mod retention;
 mod sequence;
 mod tidy;
-mod verbs;
 mod two_step;
 mod undo;
+mod verbs;
 mod versions;

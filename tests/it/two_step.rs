@@ -6,16 +6,17 @@ use std::thread;
 use std::time::Duration;
 
 use oncegate_ledger::{Event, Outcome, StateTag};
-use oncegate_tests::harness::{Harness, Run, Running};
+use oncegate_tests::harness::{Guest, Harness, Options, Run, Running};
 use oncegate_tests::killat::{Call, KillPoint, Seen, log_calls, read_calls};
 use oncegate_tests::provider::domains::Settings;
 use oncegate_tests::provider::mode::Mode;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::agent::{Heard, call, hear, with_limits};
+use crate::agent::{Heard, hear, with_limits};
 use crate::attacks::clock;
 use crate::book;
 use crate::kills::points;
+use crate::verbs::row;
 
 const TOOL: &str = "publish-post";
 const POSTS: &str = "/v1/posts";
@@ -366,12 +367,33 @@ fn what_may_be_public_is_not_stranded() {
     assert_eq!(counts(&harness), (1, 1));
 }
 
-/// Killed after the board took the answer: the next call finds it out and says done.
+/// Its bytes are gone with its history; that it is public is not.
 #[test]
-fn a_result_is_what_the_first_time_gave() {
-    let harness = Harness::new("posts").unwrap();
-    let first = post(&harness, "t-1", "hello");
-    let shown: Value = call(&harness, TOOL, &json!({ "board": "general", "text": "x" }), &["trigger=t-1"]).json;
-    assert_eq!(shown["result"]["id"], first.json["result"]["id"], "{shown}");
-    assert_eq!(shown["reworded"], true, "{shown}");
+fn a_pruned_post_is_still_public() {
+    let policy = "\n[retention]\nreplay-window = \"1s\"\n".to_owned();
+    let harness = Harness::with(Guest::example("posts").unwrap(), Options { policy, ..Options::default() }).unwrap();
+    assert_eq!(post(&harness, "t-1", "hello").status(), "done");
+    let mut prune = harness.command();
+    prune.args(["ledger", "prune", "--without-parent", "--json"]);
+    prune.env("LD_PRELOAD", clock(harness.folder())).env("CLOCK_SHIFT", (48 * 3600).to_string());
+    assert_eq!(Run::of(&mut prune).unwrap().json().unwrap()["pruned"], 2);
+    for text in ["hello", "in other words"] {
+        post(&harness, "t-1", text).is_replay_of("po_000001");
+    }
+    assert_eq!(counts(&harness), (1, 1));
+}
+
+/// A person looked, and says that it is public.
+#[test]
+fn what_a_person_decides_is_done_without_an_answer() {
+    let harness = issued();
+    shifted(&harness, &mut post_command(&harness, "t-1", "hello"), TIME_IS_OVER);
+    let label = "post general t-1";
+    let version = row(&harness, label)["version"].to_string();
+    let decision = ["ledger", "resolve", label, "--as", "done", "--receipt", "po_000001", "--expect-version", &version];
+    let run = harness.run(&[&decision[..], &["--reason", "seen on the board", "--actor", "ada"]].concat()).unwrap();
+    assert_eq!(run.code, Some(0), "{run:?}");
+    let asked = requests(&harness, ANSWERS);
+    post(&harness, "t-1", "hello").is_replay_of("po_000001");
+    assert_eq!(requests(&harness, ANSWERS), asked);
 }

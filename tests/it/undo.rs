@@ -4,12 +4,13 @@ use std::process::Command;
 use std::time::Duration;
 
 use oncegate_ledger::{Event, StateTag};
-use oncegate_tests::harness::{Harness, Run, Running};
+use oncegate_tests::harness::{Guest, Harness, Options, Run, Running};
 use oncegate_tests::killat::{Call, KillPoint, log_calls, read_calls};
 use oncegate_tests::provider::domains::Settings;
 use oncegate_tests::provider::mode::Mode;
 
 use crate::agent::{Heard, call, hear, with_limits};
+use crate::attacks::clock;
 use crate::book;
 use crate::content_keys::{ROWS, counts, delete, delete_command, file, import, import_command, imports_of};
 use crate::kills::points;
@@ -135,6 +136,24 @@ fn a_receipt_of_two_effects_undoes_neither() {
     }
     is_refused(&delete(&harness, "by-name-a"), "more than one effect");
     assert_eq!(counts(&harness), (2, 0));
+}
+
+/// Its history is dropped, its identity is not: it is deleted like any other.
+#[test]
+fn what_was_pruned_can_be_undone() {
+    let policy = "\n[retention]\nreplay-window = \"1s\"\n".to_owned();
+    let options = Options { policy, ..Options::default() };
+    let harness = Harness::with(Guest::example("datasets").unwrap(), options).unwrap();
+    let id = imported(&harness, "a");
+    let mut prune = harness.command();
+    prune.args(["ledger", "prune", "--without-parent", "--json"]);
+    prune.env("LD_PRELOAD", clock(harness.folder())).env("CLOCK_SHIFT", (48 * 3600).to_string());
+    assert_eq!(Run::of(&mut prune).unwrap().json().unwrap()["pruned"], 1);
+    import(&harness, "a").is_replay_of(&id);
+    assert_eq!(delete(&harness, &id).status(), "done");
+    assert_eq!(states(&harness, StateTag::Undone), 1);
+    assert_eq!(imported(&harness, "a"), "da_000002");
+    assert_eq!(counts(&harness), (2, 1));
 }
 
 /// Nobody heard of the deletion: the import is done until it is known, and then it is not.
