@@ -15,6 +15,7 @@ use serde_json::json;
 use crate::agent::{Heard, hear, with_limits};
 use crate::attacks::clock;
 use crate::book;
+use crate::crash_states::{signal, wait_until};
 use crate::kills::points;
 use crate::verbs::row;
 
@@ -151,6 +152,30 @@ fn a_question_survives_its_process() {
         assert_eq!(counts_of(&harness, &text), (1, 1), "{n}: {heard:#?}");
     }
     assert_eq!(counts(&harness), (5, 5));
+}
+
+/// It stops, is given up for lost, and dies only then: what it had stored is found all the same.
+#[test]
+fn a_question_survives_a_process_that_was_given_up() {
+    let harness = Harness::new("posts").unwrap();
+    harness.provider().mode(Mode::HeldOpen, "POST", POSTS, Some(2)).unwrap();
+    // This one has the ledger's file, so that the other may stop without stopping everybody.
+    let owner = Running::start(&mut post_command(&harness, "owner", "of the ledger")).unwrap();
+    wait_until("the owner's post is made", || counts_of(&harness, "of the ledger").0 == 1);
+    let sender = Running::start(&mut post_command(&harness, "t-1", "hello")).unwrap();
+    wait_until("the post is made", || counts_of(&harness, "hello").0 == 1);
+    thread::sleep(Duration::from_millis(300));
+    signal(&sender, "STOP");
+    // Later than any deadline: nobody knows what the silent sender does.
+    let heard = shifted(&harness, &mut post_command(&harness, "t-1", "is it there?"), 120);
+    is_pending(&heard, "unknown");
+    sender.kill().unwrap();
+    let heard = restart(&harness, "t-1");
+    assert_eq!(heard.status(), "done", "{heard:#?}");
+    assert_eq!(counts_of(&harness, "hello"), (1, 1));
+    owner.kill().unwrap();
+    assert_eq!(restart(&harness, "owner").status(), "done");
+    assert_eq!(counts(&harness), (2, 2));
 }
 
 fn calls_of_one(harness: &Harness) -> Vec<Seen> {
