@@ -49,8 +49,8 @@ const RACES_MAX: u32 = 150;
 const RACE_PAUSE: Duration = Duration::from_millis(4);
 /// Races after which the pause grows no more.
 const RACES_GROWING: u32 = 25;
-/// Undone epochs that are followed; more is a mistake.
-const EPOCHS_MAX: u32 = 64;
+/// Undone epochs that are followed, each by a look at its row; more is a mistake.
+const EPOCHS_MAX: u32 = 4_096;
 
 /// One request for an effect, with everything that identifies it.
 pub(crate) struct Wanted<'a> {

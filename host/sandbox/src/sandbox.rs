@@ -179,7 +179,7 @@ impl Sandbox {
         let asked = call.asked();
         let Ok(book) = self.host.book() else {
             let seen = without_ledger(call, &asked, &ended);
-            let outcome = outcome::outcome(ended, &seen, call.effects_declared());
+            let outcome = outcome::outcome(ended, &seen, call.purposes_declared());
             // It was looked for when the process started; calling again will not bring it.
             let unavailable = outcome.code == Some(Code::LedgerUnavailable);
             let next_action = if unavailable { NextAction::AskPerson } else { outcome.next_action };
@@ -190,7 +190,7 @@ impl Sandbox {
             seen.extend(self.seen(book, one).await);
         }
         if !asked.is_empty() {
-            return outcome::outcome(ended, &seen, call.effects_declared());
+            return outcome::outcome(ended, &seen, call.purposes_declared());
         }
         let found = if call.may_act() && ended != Ended::Running {
             self.found_by_lookups(book, call).await
@@ -198,7 +198,7 @@ impl Sandbox {
             Vec::new()
         };
         if found.is_empty() {
-            return outcome::outcome(ended.clone(), &refused_lookup(call, &ended), call.effects_declared());
+            return outcome::outcome(ended.clone(), &refused_lookup(call, &ended), call.purposes_declared());
         }
         // Rule 13: these rows are what the call is about, whatever the guest made of it.
         outcome::outcome(ended, &found, 1)

@@ -150,7 +150,7 @@ fn relations(log: &mut Log, old: &Operation, new: &Operation) {
     if old.revokes != new.revokes {
         let way = if new.revokes.is_some() { Way::More } else { Way::Less };
         let of = |operation: &Operation| {
-            operation.revokes.as_ref().map(|revokes| revokes.operation.clone()).unwrap_or_default()
+            operation.revokes.as_ref().map(|r| format!("{} by {}", r.operation, r.at)).unwrap_or_default()
         };
         log.add(way, at("revokes"), was_is(&of(old), &of(new)));
     }
