@@ -105,9 +105,6 @@ impl Contract {
                 note("was", "earlier recipes are not looked up by this version of the host");
             }
             for (i, field) in operation.fields.iter().enumerate() {
-                if field.source == Source::Plan {
-                    note(&format!("fields[{i}].from"), "plans do not exist in this version of the host");
-                }
                 if field.pin {
                     note(&format!("fields[{i}].pin"), "pins are not kept by this version of the host");
                 }
@@ -134,6 +131,7 @@ impl Contract {
 fn facts(operation: &Operation) -> Vec<&str> {
     let from_fields = operation.fields.iter().filter_map(|field| match &field.source {
         Source::Context(name) => Some(name.as_str()),
+        Source::Plan => Some("plan"),
         _ => None,
     });
     let mut names: Vec<_> = from_fields.collect();

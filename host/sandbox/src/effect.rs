@@ -154,7 +154,7 @@ fn effect_error(stop: Stop) -> EffectError {
         Stop::Unsettled(_) => EffectError::Unknown,
         Stop::AwaitingApproval => EffectError::AwaitingApproval,
         Stop::Revoked => EffectError::Revoked,
-        Stop::RecipeChanged | Stop::SequenceGap(_) | Stop::AccountChanged => {
+        Stop::RecipeChanged | Stop::SequenceGap(_) | Stop::PlanMismatch(_) | Stop::AccountChanged => {
             EffectError::NotPermitted(stop.to_string())
         }
         Stop::LedgerUnavailable(_) | Stop::NotSent(_) | Stop::NotSetUp(_) | Stop::Unavailable(_) => {

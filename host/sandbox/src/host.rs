@@ -1,6 +1,6 @@
 //! What all calls share: ledger, policy, engine, cache, clock and the attempts that are under way.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -16,12 +16,16 @@ use crate::attempt::AttemptError;
 use crate::cache::Cache;
 use crate::credential::Credential;
 use crate::engine::Runtime;
+use crate::plan::{Plan, PlanSource};
 use crate::policy::Policy;
 use crate::stop::Stop;
 
 /// Over and above its own deadlines, how long an attempt in another living host may take before it
 /// is no longer waited for; it covers slow commits.
 const OVERDUE_SLACK: Duration = Duration::from_secs(30);
+
+/// Plans kept in memory; each may have 32 MiB.
+const PLANS_KEPT_MAX: usize = 8;
 
 /// Milliseconds since the Unix epoch.
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
@@ -50,6 +54,7 @@ pub(crate) struct Host {
     running: Mutex<HashSet<[u8; 16]>>,
     stops_seen: Mutex<HashMap<[u8; 16], Instant>>,
     contracts: Mutex<HashMap<[u8; 32], Arc<Contract>>>,
+    plans: Mutex<HashMap<String, Arc<Plan>>>,
 }
 
 impl Host {
@@ -65,6 +70,7 @@ impl Host {
             running: Mutex::default(),
             stops_seen: Mutex::default(),
             contracts: Mutex::default(),
+            plans: Mutex::default(),
         }
     }
 
@@ -147,6 +153,31 @@ impl Host {
         let contract = Arc::new(contract);
         self.contracts.lock().unwrap_or_else(PoisonError::into_inner).insert(digest, Arc::clone(&contract));
         Ok(contract)
+    }
+
+    /// What a call with these facts has to do with plans.
+    pub(crate) async fn plan_source(&self, context: &BTreeMap<String, String>) -> PlanSource {
+        match context.get("plan") {
+            None => PlanSource::None,
+            Some(id) => PlanSource::Frozen(self.plan(id).await),
+        }
+    }
+
+    /// A frozen plan. It is read once: it never changes, which the commits that rest on it check.
+    async fn plan(&self, id: &str) -> Result<Arc<Plan>, Stop> {
+        if let Some(known) = self.plans.lock().unwrap_or_else(PoisonError::into_inner).get(id) {
+            return Ok(Arc::clone(known));
+        }
+        let read = Plan::read(&*self.book()?.effects.ledger, id).await;
+        let read = read.map_err(|error| Stop::LedgerUnavailable(error.to_string()))?;
+        let plan = read.ok_or_else(|| Stop::PlanMismatch("There is no such plan; nothing was sent.".to_owned()))?;
+        let plan = Arc::new(plan);
+        let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
+        if plans.len() >= PLANS_KEPT_MAX {
+            plans.clear();
+        }
+        plans.insert(id.to_owned(), Arc::clone(&plan));
+        Ok(plan)
     }
 
     fn overdue(&self, dispatched_at: u64) -> bool {

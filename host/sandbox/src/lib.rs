@@ -21,6 +21,7 @@ mod load;
 mod lookup;
 pub mod outcome;
 mod perform;
+pub mod plan;
 mod replay;
 mod sandbox;
 mod settle;

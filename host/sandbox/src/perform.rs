@@ -5,6 +5,7 @@
 
 mod bindings;
 mod gates;
+mod plan;
 mod sequence;
 
 use std::sync::Arc;
@@ -38,7 +39,7 @@ const RACE_PAUSE: Duration = Duration::from_millis(4);
 /// Races after which the pause grows no more.
 const RACES_GROWING: u32 = 25;
 /// Undone epochs that are followed; more is a mistake.
-const EPOCHS_MAX: u32 = 64;
+pub(crate) const EPOCHS_MAX: u32 = 64;
 
 /// One request for an effect, with everything that identifies it.
 pub(crate) struct Wanted<'a> {
@@ -73,6 +74,9 @@ pub(crate) async fn perform(
     // Before any row answers: a key that another recipe happens to give is not the same effect.
     bindings::check_recipe(call, book, operation, &recipe).await?;
     let mut wanted = Wanted { call, book, operation, resolved, fetches, account, recipe, epoch: 0, key };
+    if let Some(rehearsal) = call.plan.rehearsal() {
+        return wanted.rehearse(rehearsal, asked).await;
+    }
     for _ in 0..EPOCHS_MAX {
         asked.key = Some(wanted.key.0);
         call.count_effect(&wanted.key.0)?;
@@ -88,7 +92,7 @@ pub(crate) async fn perform(
     Err(Stop::Unsettled(Detail::Frozen))
 }
 
-fn key_of(
+pub(crate) fn key_of(
     call: &Call,
     operation: &Operation,
     account: &str,
@@ -140,7 +144,7 @@ impl Wanted<'_> {
         Err(Stop::InProgress)
     }
 
-    async fn row(&self) -> Result<Option<Effect>, Stop> {
+    pub(crate) async fn row(&self) -> Result<Option<Effect>, Stop> {
         self.book.effects.get(self.key.0).await.map_err(|error| ledger_stop(error.into()))
     }
 
@@ -255,6 +259,15 @@ impl Wanted<'_> {
 
     async fn dispatch(&self, row: Option<&Effect>, asked: &mut Asked) -> Result<Step, Stop> {
         asked.reworded = false;
+        self.supported()?;
+        let grant = self.call.grant(self.operation).map_err(denied)?;
+        let passage = self.gates(&grant, row).await?;
+        let draft = attempt::fresh(self, &grant, row, passage).await?;
+        self.send(draft).await
+    }
+
+    /// The contract may ask for what this host does not do.
+    pub(crate) fn supported(&self) -> Result<(), Stop> {
         let contract = self.call.contract();
         if let Some((key, why)) = contract
             .unsupported()
@@ -263,10 +276,7 @@ impl Wanted<'_> {
         {
             return Err(Stop::NotPermitted(format!("{key}: {why}")));
         }
-        let grant = self.call.grant(self.operation).map_err(denied)?;
-        let passage = self.gates(&grant, row).await?;
-        let draft = attempt::fresh(self, &grant, row, passage).await?;
-        self.send(draft).await
+        Ok(())
     }
 
     /// Steps e to h, in a task of its own; this future may be dropped, the task is not.

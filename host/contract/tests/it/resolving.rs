@@ -319,7 +319,7 @@ fn earlier_recipes_still_give_their_keys() {
     body["number"] = json!("N-7");
     let call = Call::default().fetched("get-return", body).text("rma", "N-7");
     let sources =
-        Sources { context: &call.context, arguments: &call.arguments, lookups: &call.lookups, given: &call.given };
+        Sources { context: &call.context, arguments: &call.arguments, lookups: &call.lookups, given: &call.given, plan: &BTreeMap::new() };
     let first = key(&before, &refund_call().resolve(&before).unwrap());
     assert_eq!(former_keys(&now, &OWNER, &sources, 0), Ok(vec![first]));
     assert_ne!(key(&now, &call.resolve(&now).unwrap()), first);

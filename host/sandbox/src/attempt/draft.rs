@@ -218,7 +218,7 @@ async fn latest_stamp(book: &Book, key: [u8; 32]) -> Result<u64, String> {
 }
 
 /// Keeps the contract that this row will be judged by.
-async fn contract_seen(book: &Book, contract: &Contract, also: &mut Vec<Append>) -> Result<(), Stop> {
+pub(crate) async fn contract_seen(book: &Book, contract: &Contract, also: &mut Vec<Append>) -> Result<(), Stop> {
     let digest = contract.digest();
     let id = StreamId { kind: StreamKind::Contract, id: digest };
     if read(book, id).await?.is_empty() {

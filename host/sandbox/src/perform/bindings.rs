@@ -34,7 +34,7 @@ pub(super) async fn last(book: &Book, id: StreamId) -> Result<Option<Event>, Sto
 
 impl Wanted<'_> {
     /// The recipe and the account that this owner's effects are bound to: checked, or bound now.
-    pub(super) async fn bindings(&self, grant: &Grant) -> Result<Vec<Append>, Stop> {
+    pub(crate) async fn bindings(&self, grant: &Grant) -> Result<Vec<Append>, Stop> {
         let mut also = Vec::new();
         if let Some(id) = check_recipe(self.call, self.book, self.operation, &self.recipe).await? {
             let event = Event::RecipeBound { recipe: self.recipe, contract: self.call.contract().digest() };

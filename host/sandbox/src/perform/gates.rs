@@ -24,6 +24,7 @@ impl Wanted<'_> {
     pub(super) async fn gates(&self, grant: &Grant, _row: Option<&Effect>) -> Result<Passage, Stop> {
         let mut passage = Passage { also: self.bindings(grant).await?, ties: self.ties() };
         self.sequence().await?;
+        self.plan(&mut passage)?;
         self.fence(&mut passage).await?;
         Ok(passage)
     }
