@@ -17,6 +17,7 @@ use crate::cache::Cache;
 use crate::credential::Credential;
 use crate::engine::Runtime;
 use crate::policy::Policy;
+use crate::stamps::Stamps;
 use crate::stop::Stop;
 
 /// Over and above its own deadlines, how long an attempt in another living host may take before it
@@ -46,6 +47,8 @@ pub(crate) struct Host {
     pub(crate) now: Clock,
     /// Tasks that must end before the process does: attempts and what confirms them.
     pub(crate) tasks: TaskTracker,
+    /// The highest stamp in the ledger.
+    pub(crate) stamps: Stamps,
     closed: AtomicBool,
     running: Mutex<HashSet<[u8; 16]>>,
     stops_seen: Mutex<HashMap<[u8; 16], Instant>>,
@@ -61,6 +64,7 @@ impl Host {
             book,
             now,
             tasks: TaskTracker::new(),
+            stamps: Stamps::default(),
             closed: AtomicBool::new(false),
             running: Mutex::default(),
             stops_seen: Mutex::default(),

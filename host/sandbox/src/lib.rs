@@ -21,9 +21,11 @@ mod load;
 mod lookup;
 pub mod outcome;
 mod perform;
+pub mod permit;
 mod replay;
 mod sandbox;
 mod settle;
+mod stamps;
 mod stop;
 mod wasi;
 
