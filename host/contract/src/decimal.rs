@@ -60,6 +60,12 @@ impl Decimal {
     }
 }
 
+/// Whether one decimal number is above another; none when either is no number.
+pub fn is_above(number: &str, bound: &str) -> Option<bool> {
+    let (number, bound) = (Decimal::parse(number).ok()?, Decimal::parse(bound).ok()?);
+    Some(number.compare(&bound) == Ordering::Greater)
+}
+
 pub(crate) fn canonical(text: &str) -> Result<String, String> {
     Decimal::parse(text).map(|decimal| decimal.text())
 }

@@ -75,6 +75,7 @@ mod value;
 pub use answer::{Answer, Verdict, classify, found};
 pub use condition::{Condition, Conditions, StatusMatch, Test};
 pub use contract::{Component, Contract, Endpoint, Tool};
+pub use decimal::is_above;
 pub use error::{ContractError, ContractErrors, FieldError};
 pub use field::{Currency, Field, Role, Rule, Source, ValueKind};
 pub use fingerprint::{Fingerprint, fingerprint};

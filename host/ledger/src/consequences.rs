@@ -55,7 +55,7 @@ fn new_receipt(before: Option<&Effect>, after: &Effect) -> Option<StreamId> {
     (known != Some(receipt)).then(|| StreamId::receipt(after.account(), receipt))
 }
 
-/// What belonged to the key and does not any more.
+/// What belonged to the key and does not any more, and the other way round.
 fn released(key: [u8; 32], before: Option<&Effect>, after: &Effect, ties: &Ties, at: u64) -> Vec<Append> {
     let mut appends = Vec::new();
     let Some(before) = before else { return appends };
@@ -72,17 +72,52 @@ fn released(key: [u8; 32], before: Option<&Effect>, after: &Effect, ties: &Ties,
             appends.push(Append::new(id, Expect::Any, Event::ClaimReleased { effect: key, at }));
         }
     }
+    // Found without a dispatch, or contradicting the proof that gave it back: the purpose is its own. A
+    // dispatch takes its claims itself, under a condition.
+    if !occupies(before) && occupies(after) && after.attempts.len() == before.attempts.len() {
+        for stream in &ties.claims {
+            let id = StreamId { kind: StreamKind::Claim, id: *stream };
+            appends.push(Append::new(id, Expect::Any, Event::ClaimTaken { effect: key, at }));
+        }
+    }
     appends
 }
 
 /// Sent, and not proven to have had no effect.
-fn uses_permit(effect: &Effect) -> bool {
+pub fn uses_permit(effect: &Effect) -> bool {
     let nothing = [StateTag::Planned, StateTag::AwaitingApproval, StateTag::NoEffect, StateTag::Revoked];
     !effect.attempts.is_empty() && !nothing.contains(&effect.state)
 }
 
 fn holds_claims(effect: &Effect) -> bool {
-    uses_permit(effect) && !matches!(effect.state, StateTag::Undone | StateTag::Superseded)
+    uses_permit(effect) && effect.state != StateTag::Undone
+}
+
+/// Whether a purpose that the effect once took is still its own: it happened, it may have, or what is
+/// known of it contradicts itself. A later epoch does not give it away: what was done stays done.
+pub fn occupies(effect: &Effect) -> bool {
+    let state = effect.superseded_by.as_ref().map_or(effect.state, |later| later.before);
+    let free = [
+        StateTag::Planned,
+        StateTag::AwaitingApproval,
+        StateTag::NoEffect,
+        StateTag::Revoked,
+        StateTag::Undone,
+    ];
+    effect.frozen || !free.contains(&state)
+}
+
+/// Every effect that took a claim at some time, by the claim's records.
+pub fn takers<'a>(events: impl IntoIterator<Item = &'a Event>) -> Vec<[u8; 32]> {
+    let mut takers = Vec::new();
+    for event in events {
+        if let Event::ClaimTaken { effect, .. } = event
+            && !takers.contains(effect)
+        {
+            takers.push(*effect);
+        }
+    }
+    takers
 }
 
 /// The effect that a claim belongs to, by the claim's records.

@@ -165,6 +165,8 @@ pub struct Effect {
     pub proposal: Option<Box<Proposal>>,
     /// The digest of the request that a person approved.
     pub approved: Option<[u8; 32]>,
+    /// Who approved the request that waits, or the one that was sent last.
+    pub approved_by: Vec<String>,
     /// The latest dispatch.
     pub dispatch: Option<Box<Dispatch>>,
     /// When the first attempt of this generation was dispatched: the dedupe window runs from here.
@@ -183,6 +185,9 @@ impl Effect {
     /// What the bound fields of a call are compared with: salt, and each field's salted hash.
     #[expect(clippy::type_complexity, reason = "the salt and the named hashes, as they are stored")]
     pub fn fingerprint(&self) -> Option<(&[u8; 16], &[(String, [u8; 32])])> {
+        if let Some(waiting) = self.waiting() {
+            return Some((&waiting.salt, waiting.fingerprint.as_slice()));
+        }
         if let Some(dispatch) = &self.dispatch {
             return Some((&dispatch.salt, &dispatch.fingerprint));
         }
@@ -192,8 +197,18 @@ impl Effect {
         self.proposal.as_ref().map(|proposal| (&proposal.salt, proposal.fingerprint.as_slice()))
     }
 
+    /// What would be sent next, of a row that is planned or waits for a person: an earlier dispatch
+    /// says nothing of that.
+    pub fn waiting(&self) -> Option<&Proposal> {
+        let waits = matches!(self.state, StateTag::Planned | StateTag::AwaitingApproval);
+        self.proposal.as_deref().filter(|_| waits)
+    }
+
     /// Digest of the generated fields really sent, or to be sent.
     pub fn generated(&self) -> Option<[u8; 32]> {
+        if let Some(waiting) = self.waiting() {
+            return Some(waiting.generated);
+        }
         let dispatch = self.dispatch.as_ref().map(|dispatch| dispatch.generated);
         let tombstone = self.tombstone.as_ref().map(|tombstone| tombstone.generated);
         dispatch.or(tombstone).or(self.proposal.as_ref().map(|proposal| proposal.generated))
@@ -201,6 +216,9 @@ impl Effect {
 
     /// What people see.
     pub fn label(&self) -> &str {
+        if let Some(waiting) = self.waiting() {
+            return &waiting.label;
+        }
         let dispatch = self.dispatch.as_ref().map(|dispatch| dispatch.label.as_str());
         let tombstone = self.tombstone.as_ref().map(|tombstone| tombstone.label.as_str());
         let proposal = self.proposal.as_ref().map(|proposal| proposal.label.as_str());
@@ -209,6 +227,9 @@ impl Effect {
 
     /// What else in the ledger it is tied to.
     pub fn ties(&self) -> Option<&Ties> {
+        if let Some(waiting) = self.waiting() {
+            return Some(&waiting.ties);
+        }
         let dispatch = self.dispatch.as_ref().map(|dispatch| &dispatch.ties);
         dispatch.or(self.proposal.as_ref().map(|proposal| &proposal.ties))
     }

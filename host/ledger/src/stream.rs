@@ -100,6 +100,28 @@ impl StreamId {
         StreamId { kind: StreamKind::Parent, id: named(&[tenant, parent]) }
     }
 
+    /// The stream of a permit's document: granted, perhaps revoked.
+    pub fn permit(tenant: &str, permit: &str) -> StreamId {
+        StreamId { kind: StreamKind::Permit, id: named(&[tenant, permit]) }
+    }
+
+    /// The stream of how many effects a permit has room for.
+    pub fn permit_count(tenant: &str, permit: &str) -> StreamId {
+        StreamId { kind: StreamKind::Permit, id: named(&[tenant, permit, "count"]) }
+    }
+
+    /// The stream of what is left of a permit's sum of a field.
+    pub fn permit_sum(tenant: &str, permit: &str, field: &str) -> StreamId {
+        StreamId { kind: StreamKind::Permit, id: named(&[tenant, permit, "sum", field]) }
+    }
+
+    /// The stream of a real-world purpose, by the claim's name and the values that identify it.
+    pub fn claim(tenant: &str, name: &str, values: &[&str]) -> StreamId {
+        let mut names = vec![tenant, name];
+        names.extend(values);
+        StreamId { kind: StreamKind::Claim, id: named(&names) }
+    }
+
     /// The stream of a host incarnation.
     pub fn host(id: [u8; 16]) -> StreamId {
         let mut padded = [0; 32];

@@ -59,6 +59,8 @@ pub(crate) struct Asked {
     pub(crate) reworded: bool,
     /// Why it was not performed.
     pub(crate) stop: Option<Stop>,
+    /// The effect that has served its purpose.
+    pub(crate) instead: Option<[u8; 32]>,
 }
 
 /// What the guest is given for an operation.
@@ -177,7 +179,7 @@ impl Call {
 
     /// Performs an effect and notes what came of it.
     pub(crate) async fn perform(call: &Arc<Self>, name: &str, given: Vec<(String, Value)>) -> Result<Reply, Stop> {
-        let mut asked = Asked { key: None, before: None, reworded: false, stop: None };
+        let mut asked = Asked { key: None, before: None, reworded: false, stop: None, instead: None };
         let ended = match call.count_host_call() {
             Ok(()) => perform::perform(call, name, &given, &mut asked).await,
             Err(stop) => Err(stop),
@@ -222,7 +224,7 @@ impl Call {
 
     /// Notes something that was refused before it had a key.
     pub(crate) fn note_stop(&self, stop: Stop) {
-        self.note(Asked { key: None, before: None, reworded: false, stop: Some(stop) });
+        self.note(Asked { key: None, before: None, reworded: false, stop: Some(stop), instead: None });
     }
 
     pub(crate) fn note_refused_write(&self, operation: &str) {

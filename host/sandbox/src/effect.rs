@@ -152,11 +152,14 @@ fn effect_error(stop: Stop) -> EffectError {
         Stop::KeyReused(fields) => EffectError::KeyReused(fields),
         Stop::InProgress => EffectError::InProgress,
         Stop::Unsettled(_) => EffectError::Unknown,
-        Stop::AwaitingApproval => EffectError::AwaitingApproval,
+        Stop::AwaitingApproval | Stop::ApprovalDoesNotCount => EffectError::AwaitingApproval,
         Stop::Revoked => EffectError::Revoked,
-        Stop::RecipeChanged | Stop::SequenceGap(_) | Stop::PlanMismatch(_) | Stop::AccountChanged => {
-            EffectError::NotPermitted(stop.to_string())
-        }
+        Stop::RecipeChanged
+        | Stop::SequenceGap(_)
+        | Stop::AccountChanged
+        | Stop::PlanMismatch(_)
+        | Stop::Claimed(_)
+        | Stop::PermitExceeded(_) => EffectError::NotPermitted(stop.to_string()),
         Stop::LedgerUnavailable(_) | Stop::NotSent(_) | Stop::NotSetUp(_) | Stop::Unavailable(_) => {
             EffectError::Unavailable(stop.to_string())
         }

@@ -18,6 +18,7 @@ use crate::credential::Credential;
 use crate::engine::Runtime;
 use crate::plan::{Plan, PlanSource};
 use crate::policy::Policy;
+use crate::stamps::Stamps;
 use crate::stop::Stop;
 
 /// Over and above its own deadlines, how long an attempt in another living host may take before it
@@ -50,6 +51,8 @@ pub(crate) struct Host {
     pub(crate) now: Clock,
     /// Tasks that must end before the process does: attempts and what confirms them.
     pub(crate) tasks: TaskTracker,
+    /// The highest stamp in the ledger.
+    pub(crate) stamps: Stamps,
     closed: AtomicBool,
     running: Mutex<HashSet<[u8; 16]>>,
     stops_seen: Mutex<HashMap<[u8; 16], Instant>>,
@@ -66,6 +69,7 @@ impl Host {
             book,
             now,
             tasks: TaskTracker::new(),
+            stamps: Stamps::default(),
             closed: AtomicBool::new(false),
             running: Mutex::default(),
             stops_seen: Mutex::default(),

@@ -21,10 +21,12 @@ mod load;
 mod lookup;
 pub mod outcome;
 mod perform;
+pub mod permit;
 pub mod plan;
 mod replay;
 mod sandbox;
 mod settle;
+mod stamps;
 mod stop;
 mod wasi;
 

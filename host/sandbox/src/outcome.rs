@@ -201,7 +201,8 @@ pub enum Fate {
     Refused(Code),
 }
 
-/// One effect that the call asked for, or that its lookups led to.
+/// One effect that the call asked for, or that its lookups led to. The default is in progress, without
+/// a row.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Seen {
     /// As the agent sees it; none when there is no row.
@@ -214,6 +215,15 @@ pub struct Seen {
     pub stuck: bool,
     /// The provider's reason or the refusal's explanation, already safe to show.
     pub reason: Option<String>,
+    /// It is another effect, which has served the purpose of the one that was asked for.
+    pub another: bool,
+}
+
+impl Default for Seen {
+    fn default() -> Self {
+        let fate = Fate::Open(Detail::InProgress);
+        Self { view: None, fate, reworded: false, stuck: false, reason: None, another: false }
+    }
 }
 
 /// Decides the status of a call.
@@ -369,7 +379,10 @@ fn pend(mut outcome: Outcome, detail: Detail, seen: &[Seen]) -> Outcome {
         Detail::Issued => "It exists at the provider and is not final yet.".to_owned(),
         Detail::Stranded => "It exists at the provider and cannot be completed; a person has to decide.".to_owned(),
         Detail::Frozen => "The provider's answers contradict each other; a person has to decide.".to_owned(),
-        Detail::AwaitingApproval => "A person has to approve it first; nothing was sent.".to_owned(),
+        Detail::AwaitingApproval => {
+            let said = seen.iter().filter(|one| one.fate == Fate::Open(detail)).find_map(|one| one.reason.clone());
+            said.unwrap_or_else(|| "A person has to approve it first; nothing was sent.".to_owned())
+        }
         Detail::Incomplete => {
             format!("{done} of {} effects are done; the same call goes on and repeats none of them.", seen.len())
         }
@@ -397,6 +410,9 @@ fn all_done(mut outcome: Outcome, seen: &[Seen]) -> Outcome {
     outcome.replayed = before;
     outcome.message = match (before, outcome.reworded) {
         (false, _) => "Done.",
+        (true, _) if seen.iter().any(|one| one.another) => {
+            "Another effect has served this purpose before; here is its receipt. Nothing else was sent."
+        }
         (true, false) => "This was done before; here is the first receipt.",
         (true, true) => "This was done before, with other wording; here is the first receipt.",
     }
@@ -445,7 +461,7 @@ mod tests {
             at: String::new(),
             unconfirmed: false,
         };
-        Seen { view: Some(view), fate, reworded: false, stuck: false, reason: None }
+        Seen { view: Some(view), fate, ..Seen::default() }
     }
 
     const NOW: Fate = Fate::Done { before: false };

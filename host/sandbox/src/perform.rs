@@ -3,8 +3,11 @@
 //! The key is derived before anything is asked of policy: a stored answer is given even where a new
 //! send would not be allowed.
 
+mod approval;
 mod bindings;
+mod claim;
 mod gates;
+mod permit;
 mod plan;
 mod sequence;
 
@@ -12,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oncegate_contract::{EffectKey, Fingerprint, Operation, Owner, Resolved, Value};
-use oncegate_ledger::EffectsError;
+use oncegate_ledger::{EffectsError, LedgerError};
 use oncegate_ledger::state::{self, Answer, Effect, StateTag};
 use rand::Rng;
 use tokio::time::Instant;
@@ -108,6 +111,14 @@ enum Next {
     Epoch(u32),
 }
 
+/// What is left of one request's patience.
+struct Looks<'a> {
+    /// Others are waited for until then.
+    attach_until: Instant,
+    /// A settle lookup was run.
+    settled: &'a mut bool,
+}
+
 /// What one look at the row led to.
 enum Step {
     /// The row has changed, or something was learnt: look again.
@@ -163,11 +174,13 @@ impl Wanted<'_> {
             Answer::Superseded { earlier, .. } => *earlier,
             other => other,
         };
-        let Some(row) = row else { return self.dispatch(None, asked).await };
+        let mut looks = Looks { attach_until, settled };
+        let Some(row) = row else { return self.dispatch(None, asked, &mut looks).await };
         asked.reworded =
             row.generated().is_some_and(|first| first != oncegate_contract::generated_digest(&self.resolved));
         match answer {
-            Answer::Dispatch { .. } => self.dispatch(Some(&row), asked).await,
+            // What waits may have to be amended; a row that only waits goes no further than its gate.
+            Answer::Dispatch { .. } | Answer::AwaitingApproval => self.dispatch(Some(&row), asked, &mut looks).await,
             Answer::Replay => Ok(Step::End(Next::Reply(self.replay(&row).await?))),
             Answer::InProgress => self.attach(&row, attach_until).await,
             Answer::SenderLost => self.lost(&row, sender).await,
@@ -175,10 +188,9 @@ impl Wanted<'_> {
                 attempt::classify(&self.call.host, self.book, self.key.0, row, None).await.map_err(attempt_stop)?;
                 Ok(Step::Again)
             }
-            Answer::Settle | Answer::Issued => self.settle(row, settled).await,
+            Answer::Settle | Answer::Issued => self.settle(row, looks.settled).await,
             Answer::Stranded => Err(Stop::Unsettled(Detail::Stranded)),
             Answer::Frozen => Err(Stop::Unsettled(Detail::Frozen)),
-            Answer::AwaitingApproval => Err(Stop::AwaitingApproval),
             Answer::Revoked | Answer::Superseded { .. } => Err(Stop::Revoked),
             Answer::NextEpoch { epoch } => Ok(Step::End(Next::Epoch(epoch))),
             Answer::KeyReused(fields) => Err(Stop::KeyReused(fields)),
@@ -247,21 +259,42 @@ impl Wanted<'_> {
 
     async fn resend(&self, row: &Effect, open: Detail) -> Result<Step, Stop> {
         let grant = self.call.grant(self.operation).map_err(denied)?;
-        let draft = match attempt::again(&self.call.host, self.book, self.key.0, self.operation, &grant, row).await {
-            Ok(draft) => draft,
-            Err(why) => {
-                tracing::info!(label = row.label(), %why, "not sent again");
-                return Err(Stop::Unsettled(open));
-            }
+        let not_again = |why: &dyn std::fmt::Display| {
+            tracing::info!(label = row.label(), %why, "not sent again");
+            Stop::Unsettled(open)
         };
-        self.send(draft).await
+        let passage = match self.gates_again(&grant, row).await {
+            Ok(passage) => passage,
+            Err(stop @ Stop::KeyReused(_)) => return Err(stop),
+            // It may have happened: that is what the caller hears, not why it is not sent once more.
+            Err(stop) => return Err(not_again(&stop)),
+        };
+        let draft = attempt::again(&self.call.host, self.book, self.key.0, self.operation, &grant, row, passage).await;
+        let draft = draft.map_err(|why| not_again(&why))?;
+        match self.send(draft).await {
+            Err(stop @ Stop::PermitExceeded(_)) => Err(not_again(&stop)),
+            other => other,
+        }
     }
 
-    async fn dispatch(&self, row: Option<&Effect>, asked: &mut Asked) -> Result<Step, Stop> {
-        asked.reworded = false;
+    async fn dispatch(
+        &self,
+        row: Option<&Effect>,
+        asked: &mut Asked,
+        looks: &mut Looks<'_>,
+    ) -> Result<Step, Stop> {
         self.supported()?;
         let grant = self.call.grant(self.operation).map_err(denied)?;
-        let passage = self.gates(&grant, row).await?;
+        let passage = match self.gates(&grant, row).await {
+            Err(Stop::Claimed(other)) => return self.claimed(other, asked, looks.attach_until, looks.settled).await,
+            other => other?,
+        };
+        if passage.asks {
+            asked.reworded = false;
+            return self.ask(&grant, row, passage.ties).await;
+        }
+        // What was approved goes as it was worded then; everything else goes as this call words it.
+        asked.reworded &= passage.approved.is_some();
         let draft = attempt::fresh(self, &grant, row, passage).await?;
         self.send(draft).await
     }
@@ -324,6 +357,10 @@ pub(crate) fn ledger_stop(error: EffectsError) -> Stop {
 /// After something may have been sent, a ledger that fails leaves the effect unknown.
 fn attempt_stop(error: attempt::AttemptError) -> Stop {
     match error {
+        attempt::AttemptError::BeforeSending(EffectsError::Ledger(LedgerError::Condition { stream, why })) => {
+            tracing::warn!(%stream, %why, "the permit has no room");
+            Stop::PermitExceeded(permit::NO_ROOM)
+        }
         attempt::AttemptError::BeforeSending(error) => ledger_stop(error),
         other => {
             tracing::error!(error = %other, "an attempt could not be recorded");

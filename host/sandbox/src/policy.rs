@@ -5,6 +5,7 @@
 //! owner's file says what holds, and an unknown key in it is an error.
 
 mod decide;
+mod gates;
 mod minimal;
 mod parse;
 mod reader;
@@ -14,6 +15,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 pub use decide::{Denied, Grant, account, admit, decide, tenant};
+pub use gates::{Above, ApprovalRule, Exclusive, ExclusiveRule, Requires};
 pub use units::digest_of;
 
 use crate::describe::Description;
@@ -31,6 +33,10 @@ pub struct Policy {
     pub endpoints: BTreeMap<String, EndpointRule>,
     /// Where secrets are, by the contract's name for each.
     pub credentials: BTreeMap<String, CredentialRule>,
+    /// What a person approves before it is sent.
+    pub approvals: Vec<ApprovalRule>,
+    /// Operations of which one happens for one purpose.
+    pub exclusives: Vec<ExclusiveRule>,
     /// Who may set which fact.
     pub context: ContextRules,
     /// Limits of every call.
@@ -48,6 +54,8 @@ pub struct ComponentRule {
     pub tenants: Vec<String>,
     /// Operations granted.
     pub grant: Vec<String>,
+    /// What their effects have to name before they are sent.
+    pub requires: Requires,
 }
 
 /// One `[endpoint.NAME]` table.

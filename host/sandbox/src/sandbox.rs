@@ -222,7 +222,7 @@ impl Sandbox {
 
     /// One effect that the call asked for.
     async fn seen(&self, book: &Book, asked: &Asked) -> Option<Seen> {
-        let row = match asked.key {
+        let row = match asked.instead.or(asked.key) {
             Some(key) => match book.effects.get(key).await {
                 Ok(row) => row,
                 // It may have been sent; a ledger that cannot be read is no proof that it was not.
@@ -241,21 +241,23 @@ impl Sandbox {
         let Some(row) = row else {
             return match (code, &asked.stop) {
                 (Some(code), stop) => Some(refused(code, stop.as_ref().map(ToString::to_string))),
-                (None, Some(stop)) => {
-                    Some(Seen { view: None, fate: without_row(stop), reworded: false, stuck: false, reason: None })
-                }
+                (None, Some(stop)) => Some(Seen { fate: without_row(stop), ..Seen::default() }),
                 // The guest was ended before anything was written down.
                 (None, None) => None,
             };
         };
         let reason = asked.stop.as_ref().map(ToString::to_string);
         Some(match code {
-            Some(code) => {
-                Seen { view: Some(view(&row)), fate: Fate::Refused(code), reworded: false, stuck: false, reason }
+            Some(code) => Seen { view: Some(view(&row)), fate: Fate::Refused(code), reason, ..Seen::default() },
+            None if asked.instead.is_some() => {
+                let stuck = self.is_stuck(book, &row).await;
+                Seen { stuck, ..another(&row) }
             }
             None => {
                 let stuck = self.is_stuck(book, &row).await;
-                Seen { reworded: asked.reworded, stuck, ..from_row(&row, asked.before.unwrap_or(false)) }
+                let said = reason.filter(|_| asked.stop == Some(Stop::ApprovalDoesNotCount));
+                let seen = from_row(&row, asked.before.unwrap_or(false));
+                Seen { reworded: asked.reworded, stuck, reason: said.or(seen.reason.clone()), ..seen }
             }
         })
     }
@@ -372,13 +374,25 @@ fn without_row(stop: &Stop) -> Fate {
         Stop::NotSent(_) => Fate::NoEffect(Nothing::NotReached),
         Stop::NotSetUp(_) => Fate::NoEffect(Nothing::NotSetUp),
         Stop::Unsettled(detail) => Fate::Open(*detail),
-        Stop::AwaitingApproval => Fate::Open(Detail::AwaitingApproval),
+        Stop::AwaitingApproval | Stop::ApprovalDoesNotCount => Fate::Open(Detail::AwaitingApproval),
         _ => Fate::Open(Detail::InProgress),
     }
 }
 
 fn refused(code: Code, reason: Option<String>) -> Seen {
-    Seen { view: None, fate: Fate::Refused(code), reworded: false, stuck: false, reason }
+    Seen { fate: Fate::Refused(code), reason, ..Seen::default() }
+}
+
+/// Another effect that has the purpose of one that was asked for: told as it stands, and never as this
+/// call's own doing.
+fn another(row: &Effect) -> Seen {
+    let state = row.superseded_by.as_ref().map_or(row.state, |later| later.before);
+    // It may have given the purpose back since: the next call finds out.
+    let fate = match from_row(&Effect { state, ..row.clone() }, true).fate {
+        fate @ (Fate::Done { .. } | Fate::Open(_)) => fate,
+        Fate::NoEffect(_) | Fate::Refused(_) => Fate::Open(Detail::InProgress),
+    };
+    Seen { view: Some(view(row)), fate, another: true, ..Seen::default() }
 }
 
 fn from_row(row: &Effect, before: bool) -> Seen {
@@ -396,8 +410,8 @@ fn from_row(row: &Effect, before: bool) -> Seen {
         StateTag::Planned | StateTag::AwaitingApproval => Fate::Open(Detail::AwaitingApproval),
         StateTag::Undone | StateTag::Revoked | StateTag::Superseded => Fate::Refused(Code::Revoked),
     };
-    let reason = row.reason.clone().filter(|_| answered);
-    Seen { view: Some(view(row)), fate, reworded: false, stuck: false, reason }
+    let reason = row.reason.clone().filter(|_| answered && row.state != StateTag::AwaitingApproval);
+    Seen { view: Some(view(row)), fate, reason, ..Seen::default() }
 }
 
 /// An effect as people and agents see it.

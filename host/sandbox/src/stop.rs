@@ -29,6 +29,15 @@ pub(crate) enum Stop {
     /// A person decides.
     #[error("A person has to approve it first; nothing was sent.")]
     AwaitingApproval,
+    /// A person approved it whose approval does not count.
+    #[error("It was approved by nobody whose approval counts, and a person has to approve it; nothing was sent.")]
+    ApprovalDoesNotCount,
+    /// Another effect, with this key, has the purpose for itself.
+    #[error("Another effect serves the same purpose; nothing was sent.")]
+    Claimed([u8; 32]),
+    /// The permit does not let it happen.
+    #[error("{0}")]
+    PermitExceeded(&'static str),
     /// It was revoked.
     #[error("It was revoked; nothing was sent.")]
     Revoked,
@@ -71,10 +80,13 @@ impl Stop {
             Self::RecipeChanged => Code::RecipeChanged,
             Self::SequenceGap(_) => Code::SequenceGap,
             Self::PlanMismatch(_) => Code::PlanMismatch,
+            Self::PermitExceeded(_) => Code::PermitExceeded,
             Self::LedgerUnavailable(_) => Code::LedgerUnavailable,
             Self::InProgress
             | Self::Unsettled(_)
             | Self::AwaitingApproval
+            | Self::ApprovalDoesNotCount
+            | Self::Claimed(_)
             | Self::NotSent(_)
             | Self::NotSetUp(_)
             | Self::Unavailable(_) => return None,

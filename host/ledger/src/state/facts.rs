@@ -186,6 +186,7 @@ pub(super) fn exists(effect: &mut Effect, receipt: Option<&str>, tag: StateTag, 
             effect.reason = None;
             effect.unknown_why = None;
             effect.approved = None;
+            effect.approved_by.clear();
         }
         StateTag::Done => effect.receipt = effect.receipt.take().or(receipt.map(str::to_owned)),
         // Known to have existed with this receipt: nothing new.

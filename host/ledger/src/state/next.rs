@@ -83,6 +83,7 @@ fn empty(state: StateTag, epoch: u32, generation: u32) -> Effect {
         failed_later: None,
         proposal: None,
         approved: None,
+        approved_by: Vec::new(),
         dispatch: None,
         first_dispatch_at_of_generation: 0,
         updated_at: 0,

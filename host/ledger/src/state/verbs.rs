@@ -15,6 +15,7 @@ pub(super) fn amended(effect: &mut Effect, proposal: &Proposal) -> Refusal {
     same_epoch(effect, proposal.epoch)?;
     effect.proposal = Some(Box::new(proposal.clone()));
     effect.approved = None;
+    effect.approved_by.clear();
     Ok(())
 }
 
@@ -25,6 +26,7 @@ pub(super) fn await_approval(effect: &mut Effect, proposal: &Proposal) -> Refusa
     effect.state = StateTag::AwaitingApproval;
     effect.proposal = Some(Box::new(proposal.clone()));
     effect.approved = None;
+    effect.approved_by.clear();
     Ok(())
 }
 
@@ -39,6 +41,9 @@ pub(super) fn approved(effect: &mut Effect, actor: &str, request_digest: [u8; 32
         return no("the approval is for another request than the stored one");
     }
     effect.approved = Some(request_digest);
+    if !effect.approved_by.iter().any(|known| known == actor) {
+        effect.approved_by.push(actor.to_owned());
+    }
     Ok(())
 }
 
@@ -57,7 +62,10 @@ pub(super) fn dispatched(effect: &mut Effect, dispatch: &Dispatch) -> Refusal {
     if dispatch.resend {
         resent(effect, dispatch)?
     } else {
-        sent_afresh(effect, dispatch)?
+        sent_afresh(effect, dispatch)?;
+        if effect.state != StateTag::AwaitingApproval {
+            effect.approved_by.clear();
+        }
     }
     effect.attempts.push(Attempt::new(dispatch));
     effect.dispatch = Some(Box::new(dispatch.clone()));
@@ -106,6 +114,7 @@ pub(super) fn resent(effect: &Effect, dispatch: &Dispatch) -> Refusal {
 pub(super) fn revoke(effect: &mut Effect, reason: &str) {
     effect.state = StateTag::Revoked;
     effect.approved = None;
+    effect.approved_by.clear();
     effect.reason = Some(reason.to_owned());
 }
 

@@ -23,7 +23,7 @@ const RESEND_MARGIN: Duration = Duration::from_secs(120);
 const STAMP_PAGE: usize = 500;
 const STAMP_PAGES_MAX: usize = 400;
 /// How far this host's clock may be behind.
-const CLOCK_ERROR: Duration = Duration::from_secs(5);
+pub(crate) const CLOCK_ERROR: Duration = Duration::from_secs(5);
 
 /// Everything that one attempt needs, so that it can go on by itself.
 pub(crate) struct Draft {
@@ -75,7 +75,8 @@ pub(crate) fn propose(
     Ok((proposal, request))
 }
 
-fn downstream_key(wanted: &Wanted<'_>, row: Option<&Effect>) -> String {
+/// What the provider will know the row by, if it is sent next.
+pub(crate) fn downstream_key(wanted: &Wanted<'_>, row: Option<&Effect>) -> String {
     oncegate_contract::downstream_key(&wanted.key, row.map_or(0, Effect::next_generation))
 }
 
@@ -86,17 +87,15 @@ pub(crate) async fn fresh(
     row: Option<&Effect>,
     passage: Passage,
 ) -> Result<Draft, Stop> {
-    let Passage { mut also, ties } = passage;
+    let Passage { mut also, ties, approved, .. } = passage;
     let host = &wanted.call.host;
     let operation = wanted.operation;
-    let (proposal, request) = propose(wanted, grant, row, ties)?;
+    let (proposal, request) = match approved {
+        Some(approved) => (Proposal { ties, ..approved.proposal }, approved.request),
+        None => propose(wanted, grant, row, ties)?,
+    };
     let secret = lookup::secret(grant).await?;
-    contract_seen(wanted.book, wanted.call.contract(), &mut also).await?;
-    // Only what tells which effect this is; a lookup that many effects share finds none of them.
-    let naming: Vec<&str> = operation.fields.iter().filter_map(key_lookup).collect();
-    for fetch in wanted.fetches.iter().filter(|fetch| naming.contains(&fetch.fetched.operation.as_str())) {
-        lookup_resolved(wanted.book, fetch.digest, &wanted.key, &mut also).await?;
-    }
+    also.extend(noted(wanted).await?);
     let lookups = wanted.fetches.iter();
     let lookups = lookups.map(|fetch| (fetch.fetched.operation.clone(), fetch.digest, fetch.raw.clone().into()));
     let dispatch = Dispatch {
@@ -144,6 +143,18 @@ pub(crate) async fn fresh(
     })
 }
 
+/// What is kept beside a row's first event: its contract, and which lookups told its key.
+pub(crate) async fn noted(wanted: &Wanted<'_>) -> Result<Vec<Append>, Stop> {
+    let mut also = Vec::new();
+    contract_seen(wanted.book, wanted.call.contract(), &mut also).await?;
+    // Only what tells which effect this is; a lookup that many effects share finds none of them.
+    let naming: Vec<&str> = wanted.operation.fields.iter().filter_map(key_lookup).collect();
+    for fetch in wanted.fetches.iter().filter(|fetch| naming.contains(&fetch.fetched.operation.as_str())) {
+        lookup_resolved(wanted.book, fetch.digest, &wanted.key, &mut also).await?;
+    }
+    Ok(also)
+}
+
 /// The lookup that a key part comes from.
 fn key_lookup(field: &Field) -> Option<&str> {
     match &field.source {
@@ -165,6 +176,7 @@ pub(crate) async fn again(
     operation: &Operation,
     grant: &Grant,
     row: &Effect,
+    passage: Passage,
 ) -> Result<Draft, String> {
     let first = row.dispatch.as_deref().ok_or("nothing was sent yet")?;
     let stored = book.effects.ledger.load(&first.request).await.map_err(|error| error.to_string())?;
@@ -188,13 +200,15 @@ pub(crate) async fn again(
     if latest > terms.latest_clock_ms {
         return Err("this host's clock is behind the ledger's stamps, so no window can be told".to_owned());
     }
+    let ties = Ties { permit: passage.ties.permit, claims: passage.ties.claims, ..first.ties.clone() };
+    let attempt = rand::rng().random();
     let dispatch =
-        Dispatch { attempt: rand::rng().random(), host: book.me.id(), at: (host.now)(), resend: true, ..first.clone() };
+        Dispatch { attempt, host: book.me.id(), at: (host.now)(), resend: true, ties, ..first.clone() };
     Ok(Draft {
         key,
         version: row.version,
         dispatch,
-        also: Vec::new(),
+        also: passage.also,
         request,
         secret,
         allow_private: grant.allow_private,

@@ -6,6 +6,7 @@
 use oncegate_ledger::state::Effect;
 use oncegate_ledger::{Append, Expect, StreamId, Ties};
 
+use super::approval::{Approval, Approved};
 use super::{Wanted, bindings};
 use crate::policy::Grant;
 use crate::stop::Stop;
@@ -17,14 +18,36 @@ pub(crate) struct Passage {
     pub(crate) also: Vec<Append>,
     /// What the effect is tied to.
     pub(crate) ties: Ties,
+    /// The request that a person approved: what is sent.
+    pub(crate) approved: Option<Box<Approved>>,
+    /// A person has to see the request first.
+    pub(super) asks: bool,
 }
 
 impl Wanted<'_> {
     /// Asks every gate in order; the first refusal counts.
-    pub(super) async fn gates(&self, grant: &Grant, _row: Option<&Effect>) -> Result<Passage, Stop> {
-        let mut passage = Passage { also: self.bindings(grant).await?, ties: self.ties() };
+    pub(super) async fn gates(&self, grant: &Grant, row: Option<&Effect>) -> Result<Passage, Stop> {
+        let also = self.bindings(grant).await?;
+        let mut passage = Passage { also, ties: self.ties(), ..Passage::default() };
         self.sequence().await?;
-        self.plan(&mut passage)?;
+        self.plan(grant, &mut passage)?;
+        self.permit(grant, row, &mut passage).await?;
+        self.claims(grant, &mut passage).await?;
+        match self.approval(grant, row).await? {
+            Approval::NotNeeded => {}
+            Approval::Given(approved) => passage.approved = Some(approved),
+            Approval::Ask => passage.asks = true,
+        }
+        self.fence(&mut passage).await?;
+        Ok(passage)
+    }
+
+    /// The gates of sending a stored request again: what may have been withdrawn since it was first sent.
+    pub(super) async fn gates_again(&self, grant: &Grant, row: &Effect) -> Result<Passage, Stop> {
+        let mut passage = Passage::default();
+        self.permit(grant, Some(row), &mut passage).await?;
+        self.claims(grant, &mut passage).await?;
+        self.still_approved(grant, row)?;
         self.fence(&mut passage).await?;
         Ok(passage)
     }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use oncegate_contract::{Contract, EffectClass, Operation};
 
 use super::parse::base_url;
-use super::{ComponentRule, CredentialUse, EndpointRule, Policy};
+use super::{ApprovalRule, ComponentRule, CredentialUse, EndpointRule, Exclusive, Policy, Requires, gates};
 use crate::describe::digest_text;
 use crate::limits::Limits;
 
@@ -30,6 +30,12 @@ pub struct Grant {
     pub egress_direct: bool,
     /// The credential to attach.
     pub credential: Option<CredentialUse>,
+    /// What an effect has to name before it is sent.
+    pub requires: Requires,
+    /// When a person approves first.
+    pub approvals: Vec<ApprovalRule>,
+    /// The claims it needs.
+    pub exclusives: Vec<Exclusive>,
     /// Limits of the call.
     pub limits: Limits,
 }
@@ -98,7 +104,7 @@ pub fn decide(
         ));
     };
     let tenant = self::tenant(policy, digest, tenant)?;
-    let rule = granting(policy, digest, &tenant, operation)?;
+    let (rule, requires) = granting(policy, digest, &tenant, operation)?;
     let name = &declared.endpoint;
     let deny = |why: String| Denied::new(operation, why);
     let endpoint = policy.endpoints.get(name).ok_or_else(|| {
@@ -121,6 +127,9 @@ pub fn decide(
         allow_private: endpoint.allow_private,
         egress_direct: endpoint.egress_direct,
         credential: credential(policy, contract, rule, name).map_err(deny)?,
+        requires,
+        approvals: policy.approvals.iter().filter(|rule| rule.operation == operation).cloned().collect(),
+        exclusives: gates::exclusives(&policy.exclusives, declared).map_err(deny)?,
         limits: policy.limits,
     })
 }
@@ -177,13 +186,14 @@ pub fn admit(policy: &Policy, digest: &[u8; 32], tenant: &str) -> Result<(), Den
     )))
 }
 
-/// The entry that grants the operation; one that pins the digest counts before one that does not.
+/// The entry that grants the operation, one that pins the digest before one that does not; and what any
+/// entry that grants it requires.
 fn granting<'a>(
     policy: &'a Policy,
     digest: &'a [u8; 32],
     tenant: &str,
     operation: &str,
-) -> Result<&'a ComponentRule, Denied> {
+) -> Result<(&'a ComponentRule, Requires), Denied> {
     let digest_words = digest_text(digest);
     let all: Vec<&ComponentRule> = matching(policy, digest).collect();
     if all.is_empty() {
@@ -202,10 +212,11 @@ fn granting<'a>(
             format!("no [[component]] for {digest_words} lists the tenant {tenant:?} under `tenants`"),
         ));
     }
-    for_tenant
-        .into_iter()
-        .filter(|rule| rule.grant.iter().any(|name| name == operation))
+    let grants = for_tenant.iter().filter(|rule| rule.grant.iter().any(|name| name == operation));
+    let requires = grants.clone().fold(Requires::default(), |all, rule| all.and(rule.requires));
+    grants
         .max_by_key(|rule| rule.digest.is_some())
+        .map(|rule| (*rule, requires))
         .ok_or_else(|| {
             Denied::new(
                 operation,

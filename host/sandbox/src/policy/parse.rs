@@ -8,7 +8,7 @@ use toml::de::{DeTable, DeValue};
 use url::Url;
 
 use super::reader::{Reader, Table};
-use super::units;
+use super::{gates, units};
 use super::{
     Attach, CONTEXT_FACTS, ComponentRule, ContextRules, CredentialRule, CredentialSource, EndpointRule, Policy,
     PolicyErrors, Setter,
@@ -16,9 +16,9 @@ use super::{
 use crate::limits::Limits;
 
 /// Top-level keys of features that this version does not have.
-const LATER: [&str; 5] = ["approve", "approvers", "exclusive", "retention", "signer"];
+const LATER: [&str; 3] = ["approvers", "retention", "signer"];
 /// The same, in `[[component]]`.
-const LATER_COMPONENT: [&str; 6] = ["signer", "lineage", "requires", "requires-plan", "bounds", "trust-docs"];
+const LATER_COMPONENT: [&str; 4] = ["signer", "lineage", "bounds", "trust-docs"];
 /// Headers that say how a message is framed or routed: never a place for a secret.
 const FRAMING_HEADERS: [&str; 10] = [
     "host",
@@ -42,12 +42,14 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Policy, PolicyErrors> {
         return reader.finish(Policy::default());
     }
     let root = Reader::root(root.get_ref());
-    let known = ["component", "endpoint", "credential", "context", "limits"];
+    let known = ["component", "endpoint", "credential", "context", "limits", "approve", "exclusive"];
     reader.only(&root, &known, &LATER);
     let policy = Policy {
         components: components(&mut reader, &root),
         endpoints: named(&mut reader, &root, "endpoint", endpoint),
         credentials: named(&mut reader, &root, "credential", credential),
+        approvals: gates::approvals(&mut reader, &root),
+        exclusives: gates::exclusive_rules(&mut reader, &root),
         context: context(&mut reader, &root),
         limits: limits(&mut reader, &root),
     };
@@ -72,7 +74,7 @@ fn components<'a>(reader: &mut Reader<'a>, root: &Table<'a>) -> Vec<ComponentRul
     let tables = reader.list(root, "component").into_iter();
     tables
         .map(|table| {
-            reader.only(&table, &["digest", "tenants", "grant"], &LATER_COMPONENT);
+            reader.only(&table, &["digest", "tenants", "grant", "requires"], &LATER_COMPONENT);
             let digest = reader.string(&table, "digest");
             let digest = digest.and_then(|text| {
                 let digest = units::digest_of(text);
@@ -90,6 +92,7 @@ fn components<'a>(reader: &mut Reader<'a>, root: &Table<'a>) -> Vec<ComponentRul
                 digest,
                 tenants: names(reader, &table, "tenants"),
                 grant: names(reader, &table, "grant"),
+                requires: gates::requires(reader, &table),
             }
         })
         .collect()
