@@ -14,6 +14,7 @@ mod kills;
 mod kills_by_mode;
 mod localstripe;
 mod owners;
+mod plans;
 mod provider;
 mod raw_answers;
 mod reconcile;

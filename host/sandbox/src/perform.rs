@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oncegate_contract::{EffectKey, Fingerprint, Operation, Owner, Resolved, Value};
-use oncegate_ledger::{EffectsError, LedgerError};
 use oncegate_ledger::state::{self, Answer, Effect, StateTag};
+use oncegate_ledger::{EffectsError, LedgerError};
 use rand::Rng;
 use tokio::time::Instant;
 
@@ -277,12 +277,7 @@ impl Wanted<'_> {
         }
     }
 
-    async fn dispatch(
-        &self,
-        row: Option<&Effect>,
-        asked: &mut Asked,
-        looks: &mut Looks<'_>,
-    ) -> Result<Step, Stop> {
+    async fn dispatch(&self, row: Option<&Effect>, asked: &mut Asked, looks: &mut Looks<'_>) -> Result<Step, Stop> {
         self.supported()?;
         let grant = self.call.grant(self.operation).map_err(denied)?;
         let passage = match self.gates(&grant, row).await {

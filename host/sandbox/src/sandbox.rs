@@ -18,8 +18,8 @@ use crate::engine::{EngineError, Runtime};
 use crate::guest::{self, Run};
 use crate::host::{Book, Clock, Host};
 use crate::load::{self, ComponentError, Loaded};
-use crate::plan::PlanSource;
 use crate::outcome::{self, Code, Detail, EffectView, Ended, Fate, NextAction, Nothing, Outcome, Seen};
+use crate::plan::PlanSource;
 use crate::policy::{self, Policy};
 use crate::settle::{self, Patience};
 use crate::stop::Stop;
@@ -182,7 +182,11 @@ impl Sandbox {
     }
 
     /// The only tenant there is need not be named; beside others there is no default.
-    pub(crate) fn with_tenant(&self, component: &Loaded, mut context: BTreeMap<String, String>) -> BTreeMap<String, String> {
+    pub(crate) fn with_tenant(
+        &self,
+        component: &Loaded,
+        mut context: BTreeMap<String, String>,
+    ) -> BTreeMap<String, String> {
         if !context.contains_key("tenant")
             && let Ok(tenant) = policy::tenant(&self.host.policy, &component.description.digest, "")
         {

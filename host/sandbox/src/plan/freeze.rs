@@ -103,7 +103,9 @@ pub enum FreezeError {
     #[error("{} of the targets cannot be frozen, so none is", .0.len())]
     Targets(Vec<Unresolved>),
     /// The name is taken by a plan with other content.
-    #[error("the plan {plan} is frozen already with other content: {what}; a frozen plan never changes, so freeze the new list under a new name")]
+    #[error(
+        "the plan {plan} is frozen already with other content: {what}; a frozen plan never changes, so freeze the new list under a new name"
+    )]
     Differs {
         /// Its name.
         plan: String,

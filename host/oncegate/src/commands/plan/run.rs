@@ -219,8 +219,11 @@ impl Run {
 
     /// One line for a target; on a terminal only for those that are not done.
     fn say(&self, job: &Job, word: &str, outcome: Option<&Outcome>) -> anyhow::Result<()> {
-        let receipts: Vec<_> =
-            outcome.iter().flat_map(|outcome| &outcome.effects).filter_map(|effect| effect.receipt.as_deref()).collect();
+        let receipts: Vec<_> = outcome
+            .iter()
+            .flat_map(|outcome| &outcome.effects)
+            .filter_map(|effect| effect.receipt.as_deref())
+            .collect();
         let message = outcome.map_or("it is not settled yet", |outcome| outcome.message.as_str());
         let line = if self.as_json {
             let code = outcome.and_then(|outcome| outcome.code);
@@ -284,12 +287,7 @@ const fn word(status: Status) -> &'static str {
 }
 
 /// One call; before it, where that is asked for, a patient look at what is open.
-async fn called(
-    sandbox: Sandbox,
-    component: Arc<Loaded>,
-    look_first: Option<Effects>,
-    job: Job,
-) -> (Job, Outcome) {
+async fn called(sandbox: Sandbox, component: Arc<Loaded>, look_first: Option<Effects>, job: Job) -> (Job, Outcome) {
     if let Some(effects) = look_first {
         for key in &job.keys {
             let row = effects.get(*key).await;

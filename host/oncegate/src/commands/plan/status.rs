@@ -40,7 +40,11 @@ fn dropped<'a>(plan: &Plan, standing: &'a Standing, later: &Plan) -> anyhow::Res
         clean(&other.plan)
     );
     let effects = one.targets.iter().flat_map(|row| &row.effects);
-    Ok(effects.zip(&standing.lines).filter(|(effect, _)| later.effect(&effect.key).is_none()).map(|(_, line)| line).collect())
+    Ok(effects
+        .zip(&standing.lines)
+        .filter(|(effect, _)| later.effect(&effect.key).is_none())
+        .map(|(_, line)| line)
+        .collect())
 }
 
 /// The counts of all states, also those that nothing has come to.

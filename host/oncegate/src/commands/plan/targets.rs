@@ -141,15 +141,16 @@ impl Reader {
         for name in header.iter().map(|name| name.trim()) {
             let column = match (self.properties.get(name), name.strip_prefix(OWN)) {
                 (Some(ty), _) => Column::Argument(name.to_owned(), ty.clone()),
-                (None, Some(field)) => {
-                    Column::Own(field.to_owned(), self.field(field).map_err(anyhow::Error::msg)?)
-                }
+                (None, Some(field)) => Column::Own(field.to_owned(), self.field(field).map_err(anyhow::Error::msg)?),
                 (None, None) => {
                     let known: Vec<_> = self.properties.keys().map(String::as_str).collect();
                     anyhow::bail!("the tool has no property `{name}`; it has {}", known.join(", "));
                 }
             };
-            anyhow::ensure!(!columns.iter().any(|one| one.name() == column.name()), "the column `{name}` is there twice");
+            anyhow::ensure!(
+                !columns.iter().any(|one| one.name() == column.name()),
+                "the column `{name}` is there twice"
+            );
             columns.push(column);
         }
         Ok(columns)
@@ -316,11 +317,9 @@ mod tests {
 
     #[test]
     fn a_header_names_what_there_is_once() {
-        for (header, part) in [
-            ("to,colour\n", "no property `colour`"),
-            ("to,to\n", "twice"),
-            ("to,plan.colour\n", "no field `colour`"),
-        ] {
+        for (header, part) in
+            [("to,colour\n", "no property `colour`"), ("to,to\n", "twice"), ("to,plan.colour\n", "no field `colour`")]
+        {
             let error = reader().csv(header).unwrap_err().to_string();
             assert!(error.contains(part), "{header}: {error}");
         }
@@ -333,7 +332,10 @@ mod tests {
         let read = reader().json(&list).unwrap();
         assert_eq!(
             read.targets,
-            [target("target 1", json!({ "to": "a" }), None), target("target 2", json!({ "to": "b" }), Some(Value::Integer(5)))]
+            [
+                target("target 1", json!({ "to": "a" }), None),
+                target("target 2", json!({ "to": "b" }), Some(Value::Integer(5)))
+            ]
         );
         assert_eq!(read.unresolved.len(), 2);
     }
