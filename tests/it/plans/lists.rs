@@ -1,8 +1,9 @@
 //! Freezing lists of every kind: whole or not at all, once, and taken up where it was cut off.
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use oncegate_tests::harness::{Harness, Run};
+use oncegate_tests::harness::{Harness, Run, Running};
 use oncegate_tests::killat::{Call, KillPoint, log_calls, read_calls};
 use serde_json::{Value, json};
 
@@ -128,6 +129,15 @@ fn campaign(harness: &Harness, targets: usize) -> Run {
     freeze(harness, "spring", "send-campaign", &["--targets", &file, "--context", "trigger=spring"])
 }
 
+/// The same, not yet started.
+fn command(harness: &Harness, targets: usize) -> Command {
+    let file = list(harness, "readers.json", &readers(targets).to_string());
+    let mut command = harness.command();
+    command.args(["--json", "plan", "freeze", "spring"]).arg(harness.component()).arg("send-campaign");
+    command.args(["--targets", &file, "--context", "trigger=spring", "--reason", "a test", "--actor", "tester"]);
+    command
+}
+
 #[test]
 fn a_frozen_plan_never_changes() {
     let harness = Harness::new("campaign").unwrap();
@@ -149,13 +159,7 @@ fn a_frozen_plan_never_changes() {
 #[test]
 fn a_freeze_that_is_killed_is_finished_by_the_same_again() {
     const TARGETS: usize = 450;
-    let command = |harness: &Harness| {
-        let file = list(harness, "readers.json", &readers(TARGETS).to_string());
-        let mut command = harness.command();
-        command.args(["--json", "plan", "freeze", "spring"]).arg(harness.component()).arg("send-campaign");
-        command.args(["--targets", &file, "--context", "trigger=spring", "--reason", "a test", "--actor", "tester"]);
-        command
-    };
+    let command = |harness: &Harness| command(harness, TARGETS);
     let watched = Harness::new("campaign").unwrap();
     let log = watched.folder().join("calls");
     let mut whole = command(&watched);
@@ -186,12 +190,9 @@ fn a_freeze_that_is_killed_is_finished_by_the_same_again() {
 fn a_plan_without_its_rows_can_be_run() {
     let harness = Harness::new("campaign").unwrap();
     for n in 1..100 {
-        let mut command = harness.command();
-        let file = list(&harness, "readers.json", &readers(20).to_string());
-        command.args(["plan", "freeze", "spring"]).arg(harness.component()).arg("send-campaign");
-        command.args(["--targets", &file, "--context", "trigger=spring", "--reason", "a test", "--actor", "tester"]);
-        KillPoint::after(Call::Fdatasync, n).apply(&mut command).unwrap();
-        Run::of(&mut command).unwrap();
+        let mut cut = command(&harness, 20);
+        KillPoint::after(Call::Fdatasync, n).apply(&mut cut).unwrap();
+        Run::of(&mut cut).unwrap();
         if harness.run(&["--json", "plan", "status", "spring"]).unwrap().code == Some(4) {
             break;
         }
@@ -203,13 +204,13 @@ fn a_plan_without_its_rows_can_be_run() {
 
 #[test]
 fn five_thousand_targets_are_frozen_in_reasonable_time() {
+    // Some ten seconds on an idle machine; a test machine may have much else to do.
+    const REASONABLE: Duration = Duration::from_secs(300);
     let harness = Harness::new("campaign").unwrap();
-    let started = Instant::now();
-    let said = frozen(&campaign(&harness, 5_000));
-    let took = started.elapsed();
-    println!("5,000 targets in {took:?}");
+    let run = Running::start(&mut command(&harness, 5_000)).unwrap().wait(REASONABLE).unwrap();
+    println!("5,000 targets in {:?}", run.took);
+    let said = frozen(&run);
     assert_eq!(said["written"], 5_000, "{said}");
-    assert!(took < Duration::from_secs(100), "{took:?}");
     let started = Instant::now();
     Standing::of(&harness, "spring", &[]).is(&[("approved", 5_000)], 4);
     println!("compared in {:?}", started.elapsed());

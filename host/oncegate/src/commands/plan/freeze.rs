@@ -28,6 +28,9 @@ pub(super) async fn run(home: &Home, args: PlanFreeze) -> anyhow::Result<Exit> {
     let sandbox = home.sandbox_over(Ok(ledger))?;
     let component = sandbox.load(&args.component)?;
     let tool = tool(&component, &args.tool)?;
+    if !tool.acts() {
+        bail!("the tool {} has no effects, so there is nothing to plan", clean(&args.tool));
+    }
     let reader = Reader::of(tool, &component.description.contract);
     let list = match (&args.targets, &args.targets_from) {
         (Some(file), _) => reader.file(file)?,
