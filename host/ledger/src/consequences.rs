@@ -49,8 +49,13 @@ pub fn of(key: [u8; 32], before: Option<&Effect>, after: &Effect, at: u64) -> Ve
     found
 }
 
+/// Whether a receipt names one thing, so that its owner is kept.
+pub fn is_indexed(receipt: &str) -> bool {
+    !receipt.starts_with(BY_STATUS)
+}
+
 fn new_receipt(before: Option<&Effect>, after: &Effect) -> Option<StreamId> {
-    let receipt = after.receipt.as_deref().filter(|receipt| !receipt.starts_with(BY_STATUS))?;
+    let receipt = after.receipt.as_deref().filter(|receipt| is_indexed(receipt))?;
     let known = before.and_then(|before| before.receipt.as_deref());
     (known != Some(receipt)).then(|| StreamId::receipt(after.account(), receipt))
 }

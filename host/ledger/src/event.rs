@@ -117,7 +117,15 @@ pub enum Event {
         contract: [u8; 32],
     },
     /// What an account's name stands for.
-    AccountBound { account: String, endpoint: String, url: String, credential: Option<String> },
+    AccountBound {
+        account: String,
+        endpoint: String,
+        url: String,
+        credential: Option<String>,
+        /// What the provider itself says the account is.
+        #[serde(default)]
+        proof: Option<String>,
+    },
     /// An operator said that the account's label, URL or credential changed and it is the same account.
     AccountRenamed {
         account: String,

@@ -245,6 +245,17 @@ impl Effect {
         dispatch.or(proposal).or(tombstone).unwrap_or_default()
     }
 
+    /// The state that callers hear: of a superseded row, to whom the later epoch is not, the one before.
+    pub fn heard_state(&self) -> StateTag {
+        self.superseded_by.as_ref().map_or(self.state, |supersession| supersession.before)
+    }
+
+    /// The contract that it is judged by, and the operation there; none once the row is pruned.
+    pub fn judged_by(&self) -> Option<([u8; 32], &str)> {
+        let dispatch = self.dispatch.as_ref().map(|dispatch| (dispatch.contract, dispatch.operation.as_str()));
+        dispatch.or(self.proposal.as_ref().map(|proposal| (proposal.contract, proposal.operation.as_str())))
+    }
+
     /// The attempt with this name.
     pub fn attempt(&self, id: [u8; 16]) -> Option<&Attempt> {
         self.attempts.iter().find(|attempt| attempt.id == id)

@@ -247,6 +247,9 @@ pub(crate) enum LedgerCommand {
         /// Also look for receipts that no lookup has confirmed yet
         #[arg(long)]
         confirm: bool,
+        /// Go on until interrupted: look at what is open again and again, so long apart, at each row ever more seldom
+        #[arg(long, value_name = "DURATION", value_parser = every, conflicts_with_all = ["key", "confirm"])]
+        every: Option<std::time::Duration>,
     },
     /// Check every record, chain and history, and the head marker
     #[command(
@@ -267,4 +270,34 @@ pub(crate) enum LedgerCommand {
     },
     /// Print all records as JSON lines
     Export,
+}
+
+/// `30s`, `5m`, `1h`.
+fn every(text: &str) -> Result<std::time::Duration, String> {
+    let asked = "write it as 30s, 5m or 1h";
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let (number, unit) = text.split_at(digits);
+    let number: u64 = number.parse().map_err(|_| asked)?;
+    let seconds = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3_600,
+        _ => return Err(asked.to_owned()),
+    };
+    let seconds = number.checked_mul(seconds).filter(|seconds| *seconds > 0).ok_or(asked)?;
+    Ok(std::time::Duration::from_secs(seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_a_unit() {
+        assert_eq!(every("30s").map(|time| time.as_secs()), Ok(30));
+        assert_eq!(every("2h").map(|time| time.as_secs()), Ok(7_200));
+        for wrong in ["", "s", "30", "0s", "-1s", "1.5s", "99999999999999999999s", "5 m"] {
+            assert!(every(wrong).is_err(), "{wrong}");
+        }
+    }
 }

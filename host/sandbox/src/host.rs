@@ -1,11 +1,11 @@
 //! What all calls share: ledger, policy, engine, cache, clock and the attempts that are under way.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use oncegate_contract::Contract;
+use oncegate_contract::{Answer, Contract};
 use oncegate_ledger::hosts::{self, Hosts, Stopped};
 use oncegate_ledger::state::{Attempt, Effect, Sender};
 use oncegate_ledger::{Dispatch, Effects, Event, StreamId, StreamKind};
@@ -16,6 +16,7 @@ use crate::attempt::AttemptError;
 use crate::cache::Cache;
 use crate::credential::Credential;
 use crate::engine::Runtime;
+use crate::http;
 use crate::policy::Policy;
 use crate::stamps::Stamps;
 use crate::stop::Stop;
@@ -54,6 +55,9 @@ pub(crate) struct Host {
     stops_seen: Mutex<HashMap<[u8; 16], Instant>>,
     /// Hosts that an operator fenced, as far as this process has looked.
     fenced: Mutex<HashSet<[u8; 16]>>,
+    undone_seen: Mutex<HashMap<[u8; 32], Instant>>,
+    accounts: Mutex<HashMap<[u8; 32], String>>,
+    provider_clock: AtomicU64,
     contracts: Mutex<HashMap<[u8; 32], Arc<Contract>>>,
 }
 
@@ -71,6 +75,9 @@ impl Host {
             running: Mutex::default(),
             stops_seen: Mutex::default(),
             fenced: Mutex::default(),
+            undone_seen: Mutex::default(),
+            accounts: Mutex::default(),
+            provider_clock: AtomicU64::new(0),
             contracts: Mutex::default(),
         }
     }
@@ -148,6 +155,34 @@ impl Host {
         let seen = self.stops_seen.lock().unwrap_or_else(PoisonError::into_inner);
         let since = effect.attempts.iter().map(|attempt| seen.get(&attempt.id).map(Instant::elapsed));
         if all { since.min().flatten() } else { None }
+    }
+
+    /// How long ago this process, on its own monotonic clock, first saw that the effect was undone.
+    pub(crate) fn undone_for(&self, effect: [u8; 32]) -> Duration {
+        let mut seen = self.undone_seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.entry(effect).or_insert_with(Instant::now).elapsed()
+    }
+
+    /// What a provider said of an account, if this process has asked.
+    pub(crate) fn account(&self, asked: &[u8; 32]) -> Option<String> {
+        self.accounts.lock().unwrap_or_else(PoisonError::into_inner).get(asked).cloned()
+    }
+
+    pub(crate) fn keep_account(&self, asked: [u8; 32], told: &str) {
+        self.accounts.lock().unwrap_or_else(PoisonError::into_inner).insert(asked, told.to_owned());
+    }
+
+    /// Notes a provider's `Date`. The latest counts, and only against permissions: a wrong one can end
+    /// a dedupe window early and never lengthen one.
+    pub(crate) fn saw_date(&self, answer: &Answer) {
+        if let Some(date) = http::date(answer) {
+            self.provider_clock.fetch_max(date, Ordering::Relaxed);
+        }
+    }
+
+    /// The latest time that any clock of this process, or a provider's `Date`, has shown.
+    pub(crate) fn latest_clock(&self) -> u64 {
+        (self.now)().max(self.provider_clock.load(Ordering::Relaxed))
     }
 
     /// The secret that a row was sent with, if it is still the one that can be read.

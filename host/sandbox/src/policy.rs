@@ -14,6 +14,8 @@ mod units;
 use std::collections::BTreeMap;
 use std::fmt;
 
+use oncegate_contract::Pointer;
+
 pub use decide::{Denied, Grant, account, admit, decide, tenant};
 pub use gates::{Above, ApprovalRule, Exclusive, ExclusiveRule, Requires};
 pub use units::digest_of;
@@ -90,6 +92,17 @@ pub struct EndpointRule {
     pub egress_direct: bool,
     /// Whether private, loopback and link-local addresses may be connected to.
     pub allow_private: bool,
+    /// How the provider itself says which account this is.
+    pub account_is: Option<AccountIs>,
+}
+
+/// `account-is`: a lookup whose answer names the account.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccountIs {
+    /// The contract's lookup, at the same endpoint.
+    pub operation: String,
+    /// Where its answer has the account's identifier.
+    pub at: Pointer,
 }
 
 /// One `[credential.NAME]` table.

@@ -57,6 +57,11 @@ fn receipt_alone(row: &Effect, operation: &Operation) -> Option<Vec<u8>> {
 fn decided(row: &Effect, attempt: &Attempt) -> bool {
     match &attempt.outcome {
         Some(Outcome::Done { receipt }) => row.receipt.as_ref() == Some(receipt),
+        // What another operation completes has no other answer of its own.
+        Some(Outcome::Issued { receipt }) => {
+            let here = [StateTag::Issued, StateTag::Stranded, StateTag::Done].contains(&row.state);
+            here && receipt.as_ref().is_none_or(|receipt| row.receipt.as_ref() == Some(receipt))
+        }
         Some(Outcome::NoEffect { .. }) => row.state == StateTag::NoEffect,
         _ => false,
     }

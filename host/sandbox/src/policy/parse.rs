@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use oncegate_contract::Pointer;
 use toml::de::{DeTable, DeValue};
 use url::Url;
 
 use super::reader::{Reader, Table};
 use super::{
-    Attach, CONTEXT_FACTS, ComponentRule, ContextRules, CredentialRule, CredentialSource, EndpointRule, Policy,
-    PolicyErrors, Retention, Setter,
+    AccountIs, Attach, CONTEXT_FACTS, ComponentRule, ContextRules, CredentialRule, CredentialSource, EndpointRule,
+    Policy, PolicyErrors, Retention, Setter,
 };
 use super::{gates, units};
 use crate::limits::Limits;
@@ -119,8 +120,7 @@ fn names<'a>(reader: &mut Reader<'a>, table: &Table<'a>, key: &str) -> Vec<Strin
 }
 
 fn endpoint<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> Option<EndpointRule> {
-    let known = ["url", "account", "egress", "allow-private"];
-    reader.only(table, &known, &["account-is"]);
+    reader.only(table, &["url", "account", "egress", "allow-private", "account-is"], &[]);
     let url = reader.string(table, "url");
     if let Some(Err(why)) = url.map(base_url) {
         reader.bad(table, "url", why);
@@ -142,7 +142,17 @@ fn endpoint<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> Option<EndpointRu
         account: account.map(str::to_owned),
         egress_direct,
         allow_private: reader.boolean(table, "allow-private").unwrap_or(false),
+        account_is: account_is(reader, table),
     })
+}
+
+/// `account-is = { operation = "whoami", at = "/id" }`. What is wrong with it is on record.
+fn account_is<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> Option<AccountIs> {
+    let inner = reader.table(table, "account-is")?;
+    reader.only(&inner, &["operation", "at"], &[]);
+    let operation = required(reader, &inner, "operation", |text| Ok(text.to_owned()));
+    let at = required(reader, &inner, "at", Pointer::parse);
+    Some(AccountIs { operation: operation?, at: at? })
 }
 
 /// Whether the text is a URL that a request's path can be put behind.

@@ -95,7 +95,7 @@ fn taken(asked: &Rename, names: &[String; 3], expected: u64) -> anyhow::Result<T
 
 fn binding(records: &[Record]) -> Option<Binding> {
     records.iter().rev().find_map(|record| match &record.event {
-        Event::AccountBound { account, endpoint, url, credential }
+        Event::AccountBound { account, endpoint, url, credential, .. }
         | Event::AccountRenamed { account, endpoint, url, credential, .. } => Some(Binding {
             account: account.clone(),
             endpoint: endpoint.clone(),
