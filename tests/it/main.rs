@@ -2,23 +2,36 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod agent;
+mod approvals;
 mod attacks;
 mod bad_input;
 mod bad_ledgers;
 mod book;
 mod campaign;
+mod claims;
 mod crash_states;
+mod disk_faults;
+mod disk_power;
+mod ensure;
+mod epochs;
 mod hostile;
 mod killat;
 mod kills;
 mod kills_by_mode;
 mod localstripe;
+mod many;
 mod owners;
-mod plans;
+mod permits;
 mod provider;
 mod raw_answers;
+mod receipts;
+mod recipes;
 mod reconcile;
 mod rephrase;
+mod retention;
 mod sequence;
 mod tidy;
+mod triggers;
+mod two_step;
+mod verbs;
 mod versions;

@@ -10,13 +10,15 @@
 //! | `POST /_control {"clear": true}` | forgets the rules |
 //! | `POST /_seed {"returns": [{"id": "R-1", "charge": "ch_1", "amount": 100, "status": "received"}]}` | adds or replaces objects |
 //! | `POST /_reset` | forgets everything |
-//! | `GET /_effects` | `{"counts": {"refund": 1, "email": 0, "note": 0}, "effects": […]}`: the oracle |
+//! | `GET /_effects` | `{"counts": {"refund": 1, "email": 0, …}, "effects": […]}`: the oracle |
 //! | `GET /_log` | every request of the business with its mode and the effects it caused |
 
 mod answer;
+mod datasets;
 pub mod domains;
 pub mod http;
 pub mod mode;
+mod posts;
 
 use std::io::{self, BufReader};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -49,8 +49,13 @@ pub fn of(key: [u8; 32], before: Option<&Effect>, after: &Effect, at: u64) -> Ve
     found
 }
 
+/// Whether a receipt names one thing, so that its owner is kept.
+pub fn is_indexed(receipt: &str) -> bool {
+    !receipt.starts_with(BY_STATUS)
+}
+
 fn new_receipt(before: Option<&Effect>, after: &Effect) -> Option<StreamId> {
-    let receipt = after.receipt.as_deref().filter(|receipt| !receipt.starts_with(BY_STATUS))?;
+    let receipt = after.receipt.as_deref().filter(|receipt| is_indexed(receipt))?;
     let known = before.and_then(|before| before.receipt.as_deref());
     (known != Some(receipt)).then(|| StreamId::receipt(after.account(), receipt))
 }
@@ -86,7 +91,8 @@ fn released(key: [u8; 32], before: Option<&Effect>, after: &Effect, ties: &Ties,
 /// Sent, and not proven to have had no effect.
 pub fn uses_permit(effect: &Effect) -> bool {
     let nothing = [StateTag::Planned, StateTag::AwaitingApproval, StateTag::NoEffect, StateTag::Revoked];
-    !effect.attempts.is_empty() && !nothing.contains(&effect.state)
+    let sent = !effect.attempts.is_empty() || effect.tombstone.is_some();
+    sent && !nothing.contains(&effect.state)
 }
 
 fn holds_claims(effect: &Effect) -> bool {
@@ -97,13 +103,7 @@ fn holds_claims(effect: &Effect) -> bool {
 /// known of it contradicts itself. A later epoch does not give it away: what was done stays done.
 pub fn occupies(effect: &Effect) -> bool {
     let state = effect.superseded_by.as_ref().map_or(effect.state, |later| later.before);
-    let free = [
-        StateTag::Planned,
-        StateTag::AwaitingApproval,
-        StateTag::NoEffect,
-        StateTag::Revoked,
-        StateTag::Undone,
-    ];
+    let free = [StateTag::Planned, StateTag::AwaitingApproval, StateTag::NoEffect, StateTag::Revoked, StateTag::Undone];
     effect.frozen || !free.contains(&state)
 }
 

@@ -89,11 +89,33 @@ impl Effects {
         event: Event,
         also: Vec<Append>,
     ) -> Result<Effect, EffectsError> {
-        let at = event.at().unwrap_or_default();
-        let (append, effect) = step(key, current, event)?;
+        self.advance_twice(key, current, event, None, also).await
+    }
+
+    /// As [`Effects::advance`], with a second event behind the first in the same commit.
+    ///
+    /// # Errors
+    /// Those of [`Effects::append`].
+    pub async fn advance_twice(
+        &self,
+        key: [u8; 32],
+        current: Option<&Effect>,
+        first: Event,
+        second: Option<Event>,
+        also: Vec<Append>,
+    ) -> Result<Effect, EffectsError> {
+        let mut at = first.at().unwrap_or_default();
+        let (append, mut effect) = step(key, current, first)?;
         let mut batch = vec![append];
-        batch.extend(also);
         let mut follow: VecDeque<_> = consequences::of(key, current, &effect, at).into();
+        if let Some(second) = second {
+            at = second.at().unwrap_or(at);
+            let (append, after) = step(key, Some(&effect), second)?;
+            batch.push(append);
+            follow.extend(consequences::of(key, Some(&effect), &after, at));
+            effect = after;
+        }
+        batch.extend(also);
         while let Some(consequence) = follow.pop_front() {
             match consequence {
                 Consequence::Also(append) => batch.push(append),
@@ -115,6 +137,21 @@ impl Effects {
         }
         self.ledger.append(batch).await?;
         Ok(effect)
+    }
+
+    /// Leaves a tombstone of each of these effects, as last read, in one commit. Their records stay
+    /// until [`Ledger::forget`] is told of their streams.
+    ///
+    /// # Errors
+    /// Those of [`Effects::advance`]; nothing was stored then.
+    pub async fn bury(&self, rows: &[([u8; 32], Effect)], at: u64) -> Result<(), EffectsError> {
+        let mut batch = Vec::with_capacity(rows.len());
+        for (key, row) in rows {
+            let tombstone = row.to_tombstone(at)?;
+            batch.push(step(*key, Some(row), Event::Pruned(Box::new(tombstone)))?.0);
+        }
+        self.ledger.append(batch).await?;
+        Ok(())
     }
 
     /// Adds to the batch what another row must say, unless it has said so; where its state does not

@@ -117,7 +117,15 @@ pub enum Event {
         contract: [u8; 32],
     },
     /// What an account's name stands for.
-    AccountBound { account: String, endpoint: String, url: String, credential: Option<String> },
+    AccountBound {
+        account: String,
+        endpoint: String,
+        url: String,
+        credential: Option<String>,
+        /// What the provider itself says the account is.
+        #[serde(default)]
+        proof: Option<String>,
+    },
     /// An operator said that the account's label, URL or credential changed and it is the same account.
     AccountRenamed {
         account: String,
@@ -127,6 +135,8 @@ pub enum Event {
         actor: String,
         reason: String,
         at: u64,
+        #[serde(default)]
+        decision: Option<String>,
     },
     /// A lookup resolved the key of this effect.
     LookupResolved {
@@ -154,6 +164,8 @@ pub enum Event {
         actor: String,
         reason: String,
         at: u64,
+        #[serde(default)]
+        decision: Option<String>,
     },
     /// A permit with a balance: a count, or a sum in a stream of its own.
     PermitGranted { amount: u64, document: Stored, actor: String, reason: String, at: u64 },
@@ -201,7 +213,14 @@ pub enum Event {
         effect: [u8; 32],
     },
     /// Nobody will come back to what belongs to it: its effects may be pruned.
-    ParentClosed { parent: String, actor: String, reason: String, at: u64 },
+    ParentClosed {
+        parent: String,
+        actor: String,
+        reason: String,
+        at: u64,
+        #[serde(default)]
+        decision: Option<String>,
+    },
 
     // Of an effect.
     /// Frozen in a plan.
@@ -217,9 +236,17 @@ pub enum Event {
         #[serde(with = "serde_bytes")]
         request_digest: [u8; 32],
         at: u64,
+        #[serde(default)]
+        decision: Option<String>,
     },
     /// A person refused it.
-    Denied { actor: String, reason: String, at: u64 },
+    Denied {
+        actor: String,
+        reason: String,
+        at: u64,
+        #[serde(default)]
+        decision: Option<String>,
+    },
     /// Bytes may leave from now on.
     Dispatched(Box<Dispatch>),
     /// Part of the raw answer, as it arrived.
@@ -281,7 +308,16 @@ pub enum Event {
     /// Something contradicts the row.
     Diverged { at: u64, why: String, evidence: Stored },
     /// The provider took it back later; evidence, not a state.
-    FailedLater { at: u64, why: String, evidence: Stored },
+    FailedLater {
+        at: u64,
+        why: String,
+        evidence: Stored,
+        /// The person who says so; none where an answer does.
+        #[serde(default)]
+        actor: Option<String>,
+        #[serde(default)]
+        decision: Option<String>,
+    },
     /// An issued effect is final.
     Completed { at: u64, receipt: Option<String>, evidence: Stored },
     /// An issued effect can never be completed.
@@ -293,13 +329,40 @@ pub enum Event {
         at: u64,
     },
     /// It shall not happen, if it has not.
-    RevokeWished { actor: String, reason: String, at: u64 },
+    RevokeWished {
+        actor: String,
+        reason: String,
+        at: u64,
+        #[serde(default)]
+        decision: Option<String>,
+    },
     /// It must not happen.
-    Revoked { actor: String, reason: String, at: u64 },
+    Revoked {
+        actor: String,
+        reason: String,
+        at: u64,
+        #[serde(default)]
+        decision: Option<String>,
+    },
     /// A later epoch may do it again, for those named.
-    Superseded { actor: String, reason: String, epoch: u32, for_whom: String, at: u64 },
+    Superseded {
+        actor: String,
+        reason: String,
+        epoch: u32,
+        for_whom: String,
+        at: u64,
+        #[serde(default)]
+        decision: Option<String>,
+    },
     /// An operator says what happened.
-    Decided { actor: String, reason: String, outcome: Outcome, at: u64 },
+    Decided {
+        actor: String,
+        reason: String,
+        outcome: Outcome,
+        at: u64,
+        #[serde(default)]
+        decision: Option<String>,
+    },
     /// Bytes and history were dropped; this is what is left.
     Pruned(Box<Tombstone>),
 }
@@ -353,6 +416,23 @@ impl Event {
             | Event::Revoked { at, .. }
             | Event::Superseded { at, .. }
             | Event::Decided { at, .. } => Some(*at),
+        }
+    }
+
+    /// The id of the decision that it records, for decisions that have one.
+    pub fn decision(&self) -> Option<&str> {
+        match self {
+            Event::AccountRenamed { decision, .. }
+            | Event::HostFenced { decision, .. }
+            | Event::ParentClosed { decision, .. }
+            | Event::Approved { decision, .. }
+            | Event::Denied { decision, .. }
+            | Event::FailedLater { decision, .. }
+            | Event::RevokeWished { decision, .. }
+            | Event::Revoked { decision, .. }
+            | Event::Superseded { decision, .. }
+            | Event::Decided { decision, .. } => decision.as_deref(),
+            _ => None,
         }
     }
 

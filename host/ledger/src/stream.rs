@@ -95,6 +95,11 @@ impl StreamId {
         StreamId { kind: StreamKind::Receipt, id: named(&[account, receipt]) }
     }
 
+    /// The stream of the account that an owner's action is done under for a tenant.
+    pub fn account(tenant: &str, owner: &str, action: &str) -> StreamId {
+        StreamId { kind: StreamKind::Account, id: named(&[tenant, owner, action]) }
+    }
+
     /// The stream of what effects of a tenant belong to.
     pub fn parent(tenant: &str, parent: &str) -> StreamId {
         StreamId { kind: StreamKind::Parent, id: named(&[tenant, parent]) }

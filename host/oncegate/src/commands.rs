@@ -8,6 +8,6 @@ pub(crate) mod inspect;
 pub(crate) mod ledger;
 pub(crate) mod man;
 pub(crate) mod pack;
-pub(crate) mod plan;
+pub(crate) mod permit;
 pub(crate) mod policy;
 mod settling;

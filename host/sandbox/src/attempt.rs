@@ -4,6 +4,7 @@
 //! exchange itself and the ledger; no caller's deadline and no cancelled future reaches in here.
 
 mod draft;
+pub(crate) mod evidence;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use std::time::Duration;
 use oncegate_contract::Verdict;
 use oncegate_ledger::LedgerError;
 use oncegate_ledger::state::{Effect, StateTag};
-use oncegate_ledger::{Effects, EffectsError, Ended, Event, Outcome, StreamId};
+use oncegate_ledger::{Append, Effects, EffectsError, Ended, Event, Outcome, StreamId};
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
@@ -21,7 +22,7 @@ use crate::http::{self, End, Exchange, NotSent, Witness};
 use crate::lookup;
 use crate::settle;
 
-pub(crate) use draft::{CLOCK_ERROR, Draft, again, contract_seen, downstream_key, fresh, noted, propose};
+pub(crate) use draft::{CLOCK_ERROR, Draft, again, downstream_key, fresh, known_time, propose, recorded};
 
 /// Tries to store an answer that has come while the ledger refuses, some ten minutes: the bytes are in
 /// memory only, and a disk that is full is given time.
@@ -213,7 +214,8 @@ pub(crate) async fn push(effects: &Effects, key: [u8; 32], event: Event) -> Resu
     Err(last.unwrap_or(EffectsError::Ledger(LedgerError::Unavailable { why: "too many writers".to_owned() })))
 }
 
-/// The open attempt's sender is gone: what it did is not known.
+/// The open attempt's sender is gone: what it stored of an answer is the answer; without any, what it
+/// did is not known.
 pub(crate) async fn lost(
     host: &Host,
     book: &Book,
@@ -222,10 +224,13 @@ pub(crate) async fn lost(
     sender_stopped: bool,
 ) -> Result<(), AttemptError> {
     let Some(attempt) = row.open_attempt() else { return Ok(()) };
+    if sender_stopped && let Some(event) = evidence::as_answer(host, book, key, row, attempt.id).await? {
+        return advance_or_race(book, key, row, event, Vec::new()).await;
+    }
     let why =
         if sender_stopped { "the sender stopped before it stored an answer" } else { "the sender cannot be asked" };
     let event = Event::Lost { attempt: attempt.id, at: (host.now)(), why: why.to_owned(), sender_stopped };
-    advance_or_race(book, key, row, event).await
+    advance_or_race(book, key, row, event, Vec::new()).await
 }
 
 /// Step h: judges the stored bytes by the contract they were asked under.
@@ -239,11 +244,14 @@ pub(crate) async fn classify(
     let mut row = row;
     while let Some(attempt) = row.unclassified_attempt().map(|attempt| attempt.id) {
         let at = (host.now)();
-        let event = match judge(host, book, key, &row, attempt, secret).await? {
-            Ok(outcome) => Event::Classified { attempt, at, outcome },
-            Err(why) => Event::ClassifyFailed { attempt, at, why },
+        let (event, guards) = match judge(host, book, key, &row, attempt, secret).await? {
+            Ok(outcome) => {
+                let (outcome, guards) = settle::belonging(host, book, key, &row, outcome).await?;
+                (Event::Classified { attempt, at, outcome }, guards)
+            }
+            Err(why) => (Event::ClassifyFailed { attempt, at, why }, Vec::new()),
         };
-        match book.effects.advance(key, Some(&row), event, Vec::new()).await {
+        match book.effects.advance(key, Some(&row), event, guards).await {
             Ok(next) => row = next,
             Err(error) if error.is_conflict() => {
                 row = book.effects.get(key).await.map_err(EffectsError::from)?.unwrap_or(row);
@@ -277,13 +285,15 @@ async fn judge(
     let complete = answered(book, key, attempt).await?.is_some_and(|answered| answered.complete);
     let judged = tokio::spawn(async move {
         match http::parse(&operation.method, &raw, complete).await {
-            Ok(answer) => oncegate_contract::classify(&operation, &answer),
-            Err(error) => Verdict::Unknown { why: error.to_string() },
+            Ok(answer) => (oncegate_contract::classify(&operation, &answer), Some(answer)),
+            Err(error) => (Verdict::Unknown { why: error.to_string() }, None),
         }
     });
-    Ok(judged
-        .await
-        .map_or_else(|_| Err("judging the answer panicked".to_owned()), |verdict| Ok(hidden(verdict, secret))))
+    let Ok((verdict, answer)) = judged.await else { return Ok(Err("judging the answer panicked".to_owned())) };
+    if let Some(answer) = answer {
+        host.saw_date(&answer);
+    }
+    Ok(Ok(hidden(verdict, secret)))
 }
 
 /// What gives the secret away is kept as a digest: a blank makes any text one that is not shown.
@@ -324,8 +334,9 @@ pub(crate) async fn advance_or_race(
     key: [u8; 32],
     row: &Effect,
     event: Event,
+    guards: Vec<Append>,
 ) -> Result<(), AttemptError> {
-    match book.effects.advance(key, Some(row), event, Vec::new()).await {
+    match book.effects.advance(key, Some(row), event, guards).await {
         Ok(_) => Ok(()),
         Err(error) if error.is_conflict() => Ok(()),
         Err(error) => Err(error.into()),

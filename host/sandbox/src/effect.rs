@@ -157,7 +157,6 @@ fn effect_error(stop: Stop) -> EffectError {
         Stop::RecipeChanged
         | Stop::SequenceGap(_)
         | Stop::AccountChanged
-        | Stop::PlanMismatch(_)
         | Stop::Claimed(_)
         | Stop::PermitExceeded(_) => EffectError::NotPermitted(stop.to_string()),
         Stop::LedgerUnavailable(_) | Stop::NotSent(_) | Stop::NotSetUp(_) | Stop::Unavailable(_) => {

@@ -1,11 +1,11 @@
 //! What all calls share: ledger, policy, engine, cache, clock and the attempts that are under way.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use oncegate_contract::Contract;
+use oncegate_contract::{Answer, Contract};
 use oncegate_ledger::hosts::{self, Hosts, Stopped};
 use oncegate_ledger::state::{Attempt, Effect, Sender};
 use oncegate_ledger::{Dispatch, Effects, Event, StreamId, StreamKind};
@@ -16,7 +16,7 @@ use crate::attempt::AttemptError;
 use crate::cache::Cache;
 use crate::credential::Credential;
 use crate::engine::Runtime;
-use crate::plan::{Plan, PlanSource};
+use crate::http;
 use crate::policy::Policy;
 use crate::stamps::Stamps;
 use crate::stop::Stop;
@@ -56,6 +56,11 @@ pub(crate) struct Host {
     closed: AtomicBool,
     running: Mutex<HashSet<[u8; 16]>>,
     stops_seen: Mutex<HashMap<[u8; 16], Instant>>,
+    /// Hosts that an operator fenced, as far as this process has looked.
+    fenced: Mutex<HashSet<[u8; 16]>>,
+    undone_seen: Mutex<HashMap<[u8; 32], Instant>>,
+    accounts: Mutex<HashMap<[u8; 32], String>>,
+    provider_clock: AtomicU64,
     contracts: Mutex<HashMap<[u8; 32], Arc<Contract>>>,
     plans: Mutex<HashMap<String, Arc<Plan>>>,
 }
@@ -73,6 +78,10 @@ impl Host {
             closed: AtomicBool::new(false),
             running: Mutex::default(),
             stops_seen: Mutex::default(),
+            fenced: Mutex::default(),
+            undone_seen: Mutex::default(),
+            accounts: Mutex::default(),
+            provider_clock: AtomicU64::new(0),
             contracts: Mutex::default(),
             plans: Mutex::default(),
         }
@@ -110,10 +119,33 @@ impl Host {
         }
         match book.hosts.stopped(attempt.host) {
             Stopped::Yes => self.saw_stop(attempt.id),
+            _ if self.is_fenced(attempt.host) => self.saw_stop(attempt.id),
             Stopped::No if self.overdue(attempt.at) => Sender::NotKnown,
             Stopped::No => Sender::Running,
             Stopped::NotKnown => Sender::NotKnown,
         }
+    }
+
+    /// Looks which senders of the row an operator has fenced: by his word they have stopped, and
+    /// [`Host::sender_of`] says so from then on. What cannot be read is not known to be fenced.
+    pub(crate) async fn learn_fences(&self, book: &Book, effect: &Effect) {
+        for attempt in effect.attempts.iter().filter(|attempt| !attempt.stopped && !attempt.proof) {
+            let host = attempt.host;
+            if host == book.me.id() || book.hosts.stopped(host) == Stopped::Yes || self.is_fenced(host) {
+                continue;
+            }
+            match book.effects.ledger.read(StreamId::host(host)).await {
+                Ok(records) if records.iter().any(|record| matches!(record.event, Event::HostFenced { .. })) => {
+                    self.fenced.lock().unwrap_or_else(PoisonError::into_inner).insert(host);
+                }
+                Ok(_) => {}
+                Err(error) => tracing::warn!(%error, "whether a host was fenced cannot be read"),
+            }
+        }
+    }
+
+    fn is_fenced(&self, host: [u8; 16]) -> bool {
+        self.fenced.lock().unwrap_or_else(PoisonError::into_inner).contains(&host)
     }
 
     fn saw_stop(&self, attempt: [u8; 16]) -> Sender {
@@ -128,6 +160,34 @@ impl Host {
         let seen = self.stops_seen.lock().unwrap_or_else(PoisonError::into_inner);
         let since = effect.attempts.iter().map(|attempt| seen.get(&attempt.id).map(Instant::elapsed));
         if all { since.min().flatten() } else { None }
+    }
+
+    /// How long ago this process, on its own monotonic clock, first saw that the effect was undone.
+    pub(crate) fn undone_for(&self, effect: [u8; 32]) -> Duration {
+        let mut seen = self.undone_seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.entry(effect).or_insert_with(Instant::now).elapsed()
+    }
+
+    /// What a provider said of an account, if this process has asked.
+    pub(crate) fn account(&self, asked: &[u8; 32]) -> Option<String> {
+        self.accounts.lock().unwrap_or_else(PoisonError::into_inner).get(asked).cloned()
+    }
+
+    pub(crate) fn keep_account(&self, asked: [u8; 32], told: &str) {
+        self.accounts.lock().unwrap_or_else(PoisonError::into_inner).insert(asked, told.to_owned());
+    }
+
+    /// Notes a provider's `Date`. The latest counts, and only against permissions: a wrong one can end
+    /// a dedupe window early and never lengthen one.
+    pub(crate) fn saw_date(&self, answer: &Answer) {
+        if let Some(date) = http::date(answer) {
+            self.provider_clock.fetch_max(date, Ordering::Relaxed);
+        }
+    }
+
+    /// The latest time that any clock of this process, or a provider's `Date`, has shown.
+    pub(crate) fn latest_clock(&self) -> u64 {
+        (self.now)().max(self.provider_clock.load(Ordering::Relaxed))
     }
 
     /// The secret that a row was sent with, if it is still the one that can be read.

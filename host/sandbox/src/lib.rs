@@ -22,7 +22,6 @@ mod lookup;
 pub mod outcome;
 mod perform;
 pub mod permit;
-pub mod plan;
 mod replay;
 mod sandbox;
 mod settle;
@@ -33,6 +32,8 @@ mod wasi;
 pub use credential::{CredentialError, probe_credential};
 pub use load::{ComponentError, Loaded, load, read};
 pub use sandbox::{CONTEXT_NAMES, CallRequest, DRAIN_MAX, Options, Sandbox, SandboxError, rfc3339, view};
+
+pub use settle::{LOOKS_MAX, Looked, Rounds};
 
 pub mod convert;
 pub mod describe;

@@ -3,33 +3,41 @@
 //! The key is derived before anything is asked of policy: a stored answer is given even where a new
 //! send would not be allowed.
 
+mod account;
 mod approval;
 mod bindings;
 mod claim;
+pub(crate) mod completing;
+mod ensure;
+mod former;
 mod gates;
+mod identity;
 mod permit;
-mod plan;
+mod pins;
 mod sequence;
+mod undoing;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use oncegate_contract::{EffectKey, Fingerprint, Operation, Owner, Resolved, Value};
+use oncegate_contract::{EffectKey, Fingerprint, Operation, Resolved, Role, Value};
 use oncegate_ledger::state::{self, Answer, Effect, StateTag};
 use oncegate_ledger::{EffectsError, LedgerError};
 use rand::Rng;
 use tokio::time::Instant;
 
 use crate::attempt::{self, Draft};
-use crate::call::{Asked, Call, Fetch, Reply, denied, field_stop};
+use crate::call::{Asked, Call, Fetch, Reply, denied};
 use crate::host::Book;
 use crate::outcome::Detail;
-use crate::policy;
 use crate::settle::{self, Patience};
 use crate::stop::Stop;
 use crate::{replay, settle::Settled};
 
+use former::Former;
 pub(crate) use gates::Passage;
+use identity::key_of;
+use pins::Pin;
 
 /// Times a row is looked at again within one request; each time something was learnt.
 const ROUNDS_MAX: usize = 12;
@@ -55,6 +63,15 @@ pub(crate) struct Wanted<'a> {
     pub(crate) recipe: [u8; 32],
     pub(crate) epoch: u32,
     pub(crate) key: EffectKey,
+    /// Values that the dispatch of this effect is the first to pin.
+    pins: Vec<Pin>,
+    /// The same call as earlier recipes resolve it.
+    formers: Vec<Former>,
+    /// Rows under keys of earlier recipes, as they were seen: none of them can have happened.
+    passed: Vec<([u8; 32], u64)>,
+    /// It is a row of an earlier recipe that is looked at: it may answer, and nothing is dispatched under
+    /// its key.
+    former: bool,
 }
 
 /// Performs an operation or answers from its row.
@@ -65,50 +82,38 @@ pub(crate) async fn perform(
     asked: &mut Asked,
 ) -> Result<Reply, Stop> {
     let operation = call.operation(name, oncegate_contract::EffectClass::Keyed)?;
-    let (resolved, fetches) = call.resolve(operation, given)?;
-    let account = policy::account(&call.host.policy, operation)
-        .ok_or_else(|| Stop::NotPermitted("this operation is not permitted".to_owned()))?;
-    let book = call.host.book()?;
-    let admitted = policy::admit(&call.host.policy, &call.component.description.digest, call.tenant());
-    admitted.map_err(denied)?;
-    let recipe = oncegate_contract::recipe(operation);
-    let key = key_of(call, operation, &account, &resolved, 0)?;
-    asked.key = Some(key.0);
+    let mut wanted = Wanted::identify(call, operation, given).await?;
+    asked.key = Some(wanted.key.0);
     // Before any row answers: a key that another recipe happens to give is not the same effect.
-    bindings::check_recipe(call, book, operation, &recipe).await?;
-    let mut wanted = Wanted { call, book, operation, resolved, fetches, account, recipe, epoch: 0, key };
-    if let Some(rehearsal) = call.plan.rehearsal() {
-        return wanted.rehearse(rehearsal, asked).await;
-    }
+    bindings::check_recipes(call, wanted.book, operation, &wanted.recipe).await?;
     for _ in 0..EPOCHS_MAX {
-        asked.key = Some(wanted.key.0);
-        call.count_effect(&wanted.key.0)?;
-        call.note(asked.clone());
-        match wanted.answer(asked).await? {
+        match wanted.at_epoch(asked).await? {
             Next::Reply(reply) => return Ok(reply),
-            Next::Epoch(epoch) => {
-                wanted.epoch = epoch;
-                wanted.key = key_of(call, operation, &wanted.account, &wanted.resolved, epoch)?;
-            }
+            Next::Epoch(epoch) => wanted.epoch = epoch,
+            Next::Fresh(_) => return Err(Stop::InProgress),
+            Next::Pinned => wanted = Wanted::identify(call, operation, given).await?,
         }
     }
     Err(Stop::Unsettled(Detail::Frozen))
 }
 
-pub(crate) fn key_of(
-    call: &Call,
-    operation: &Operation,
-    account: &str,
-    resolved: &Resolved,
-    epoch: u32,
-) -> Result<EffectKey, Stop> {
-    let owner = Owner { tenant: call.tenant(), account, owner: &call.contract().component.name };
-    oncegate_contract::effect_key(operation, &owner, resolved, epoch).map_err(field_stop)
-}
-
+/// What became of one key.
 enum Next {
     Reply(Reply),
+    /// It goes on at that epoch.
     Epoch(u32),
+    /// Nothing can have happened under this key of an earlier recipe; its row is at this version.
+    Fresh(u64),
+    /// Another call has pinned a value meanwhile: the key is another.
+    Pinned,
+}
+
+/// What is left of one request's patience.
+struct Looks<'a> {
+    /// Others are waited for until then.
+    attach_until: Instant,
+    /// A settle lookup was run.
+    settled: &'a mut bool,
 }
 
 /// What is left of one request's patience.
@@ -141,7 +146,6 @@ impl Wanted<'_> {
         let mut rounds = 0;
         while rounds < ROUNDS_MAX {
             let row = self.row().await?;
-            asked.before.get_or_insert(row.as_ref().is_some_and(|row| row.state == StateTag::Done));
             match self.step(row, asked, attach_until, &mut settled).await? {
                 Step::Again => rounds += 1,
                 Step::Raced if races < RACES_MAX => {
@@ -167,19 +171,27 @@ impl Wanted<'_> {
         settled: &mut bool,
     ) -> Result<Step, Stop> {
         let differing = self.differing(row.as_ref()).await?;
+        if let Some(row) = &row {
+            self.call.host.learn_fences(self.book, row).await;
+        }
         let sender = row.as_ref().map_or(state::Sender::Stopped, |row| self.call.host.sender(self.book, row));
-        let answer = state::answer(row.as_ref(), &differing, sender);
-        let answer = match answer {
-            // The later epoch is for those whom the decision names; others hear the earlier one.
-            Answer::Superseded { earlier, .. } => *earlier,
+        let answer = match self.heard(state::answer(row.as_ref(), &differing, sender))? {
+            Answer::NextEpoch { epoch } => return Ok(Step::End(Next::Epoch(epoch))),
+            Answer::Dispatch { .. } if self.former => {
+                return Ok(Step::End(Next::Fresh(row.map_or(0, |row| row.version))));
+            }
             other => other,
         };
+        self.call.count_effect(&self.key.0)?;
+        self.call.note(asked.clone());
+        asked.before.get_or_insert(row.as_ref().is_some_and(|row| row.heard_state() == StateTag::Done));
         let mut looks = Looks { attach_until, settled };
         let Some(row) = row else { return self.dispatch(None, asked, &mut looks).await };
         asked.reworded =
             row.generated().is_some_and(|first| first != oncegate_contract::generated_digest(&self.resolved));
         match answer {
             // What waits may have to be amended; a row that only waits goes no further than its gate.
+            Answer::AwaitingApproval if self.former => Err(Stop::AwaitingApproval),
             Answer::Dispatch { .. } | Answer::AwaitingApproval => self.dispatch(Some(&row), asked, &mut looks).await,
             Answer::Replay => Ok(Step::End(Next::Reply(self.replay(&row).await?))),
             Answer::InProgress => self.attach(&row, attach_until).await,
@@ -188,12 +200,28 @@ impl Wanted<'_> {
                 attempt::classify(&self.call.host, self.book, self.key.0, row, None).await.map_err(attempt_stop)?;
                 Ok(Step::Again)
             }
-            Answer::Settle | Answer::Issued => self.settle(row, looks.settled).await,
+            Answer::Settle => self.settle(row, looks.settled).await,
+            Answer::Issued => self.issued(row, looks.settled).await,
             Answer::Stranded => Err(Stop::Unsettled(Detail::Stranded)),
             Answer::Frozen => Err(Stop::Unsettled(Detail::Frozen)),
-            Answer::Revoked | Answer::Superseded { .. } => Err(Stop::Revoked),
-            Answer::NextEpoch { epoch } => Ok(Step::End(Next::Epoch(epoch))),
+            Answer::Revoked | Answer::NextEpoch { .. } | Answer::Superseded { .. } => Err(Stop::Revoked),
             Answer::KeyReused(fields) => Err(Stop::KeyReused(fields)),
+        }
+    }
+
+    /// What this call hears of a row that was superseded: the later epoch is for those whom the decision
+    /// names, the others hear the earlier one.
+    fn heard(&self, answer: Answer) -> Result<Answer, Stop> {
+        match answer {
+            Answer::Superseded { epoch, for_whom, .. } if self.call.is_named(&for_whom) => {
+                Ok(Answer::NextEpoch { epoch })
+            }
+            Answer::Superseded { earlier, .. } => match *earlier {
+                // The epoch after an undone one is not for everybody any more.
+                Answer::NextEpoch { .. } => Err(Stop::Revoked),
+                earlier => Ok(earlier),
+            },
+            other => Ok(other),
         }
     }
 
@@ -201,12 +229,17 @@ impl Wanted<'_> {
     async fn differing(&self, row: Option<&Effect>) -> Result<Vec<String>, Stop> {
         let Some((salt, fields)) = row.and_then(Effect::fingerprint) else { return Ok(Vec::new()) };
         let mut differing = Fingerprint { salt: *salt, fields: fields.to_vec() }.differing(&self.resolved);
-        let dispatch = row.and_then(|row| row.dispatch.as_deref());
-        if let Some(older) = dispatch.filter(|dispatch| dispatch.contract != self.call.contract().digest()) {
+        let older = row.and_then(Effect::judged_by).filter(|(digest, _)| *digest != self.call.contract().digest());
+        if let Some((digest, operation)) = older {
             // The row is judged by its own contract: a field that one did not have cannot differ.
-            let contract = self.call.host.contract(self.book, older.contract).await.map_err(attempt_stop)?;
-            let operation = contract.operations.get(&older.operation);
+            let contract = self.call.host.contract(self.book, digest).await.map_err(attempt_stop)?;
+            let operation = contract.operations.get(operation);
             differing.retain(|name| operation.is_none_or(|operation| operation.field(name).is_some()));
+        }
+        if self.former {
+            // What was bound and is part of the key now is compared by the key.
+            let bound = |name: &str| self.operation.field(name).is_none_or(|field| field.role != Role::Key);
+            differing.retain(|name| bound(name));
         }
         Ok(differing)
     }
@@ -214,7 +247,7 @@ impl Wanted<'_> {
     async fn replay(&self, row: &Effect) -> Result<Reply, Stop> {
         let answer =
             replay::answer(&self.call.host, self.book, self.key.0, row, self.operation).await.map_err(attempt_stop)?;
-        Ok(self.call.reply(self.operation, answer, true, Some(true)))
+        Ok(self.first_step(answer, true, Some(true)))
     }
 
     /// Waits for what another call or process is doing, for a bounded time.
@@ -259,6 +292,7 @@ impl Wanted<'_> {
 
     async fn resend(&self, row: &Effect, open: Detail) -> Result<Step, Stop> {
         let grant = self.call.grant(self.operation).map_err(denied)?;
+        let left = self.completing_again(row).await?;
         let not_again = |why: &dyn std::fmt::Display| {
             tracing::info!(label = row.label(), %why, "not sent again");
             Stop::Unsettled(open)
@@ -271,15 +305,30 @@ impl Wanted<'_> {
         };
         let draft = attempt::again(&self.call.host, self.book, self.key.0, self.operation, &grant, row, passage).await;
         let draft = draft.map_err(|why| not_again(&why))?;
-        match self.send(draft).await {
+        match self.send(draft.within(left)).await {
             Err(stop @ Stop::PermitExceeded(_)) => Err(not_again(&stop)),
             other => other,
         }
     }
 
     async fn dispatch(&self, row: Option<&Effect>, asked: &mut Asked, looks: &mut Looks<'_>) -> Result<Step, Stop> {
-        self.supported()?;
+        let contract = self.call.contract();
+        if let Some((key, why)) = contract
+            .unsupported()
+            .into_iter()
+            .find(|(key, _)| key.starts_with(&format!("operation.{}.", self.operation.name)))
+        {
+            return Err(Stop::NotPermitted(format!("{key}: {why}")));
+        }
+        if self.pinned_meanwhile().await? {
+            asked.before = None;
+            self.call.forget(&self.key.0);
+            return Ok(Step::End(Next::Pinned));
+        }
         let grant = self.call.grant(self.operation).map_err(denied)?;
+        if let Some(step) = self.ensure(&grant, row, asked).await? {
+            return Ok(step);
+        }
         let passage = match self.gates(&grant, row).await {
             Err(Stop::Claimed(other)) => return self.claimed(other, asked, looks.attach_until, looks.settled).await,
             other => other?,
@@ -292,19 +341,6 @@ impl Wanted<'_> {
         asked.reworded &= passage.approved.is_some();
         let draft = attempt::fresh(self, &grant, row, passage).await?;
         self.send(draft).await
-    }
-
-    /// The contract may ask for what this host does not do.
-    pub(crate) fn supported(&self) -> Result<(), Stop> {
-        let contract = self.call.contract();
-        if let Some((key, why)) = contract
-            .unsupported()
-            .into_iter()
-            .find(|(key, _)| key.starts_with(&format!("operation.{}.", self.operation.name)))
-        {
-            return Err(Stop::NotPermitted(format!("{key}: {why}")));
-        }
-        Ok(())
     }
 
     /// Steps e to h, in a task of its own; this future may be dropped, the task is not.
@@ -326,7 +362,7 @@ impl Wanted<'_> {
                 let answer = replay::answer(&self.call.host, self.book, self.key.0, &effect, self.operation)
                     .await
                     .map_err(attempt_stop)?;
-                Ok(Step::End(Next::Reply(self.call.reply(self.operation, answer, false, Some(true)))))
+                Ok(Step::End(Next::Reply(self.first_step(answer, false, Some(true)))))
             }
             StateTag::NoEffect if effect.attempts.last().is_some_and(|attempt| attempt.responded) => {
                 let answer = replay::answer(&self.call.host, self.book, self.key.0, &effect, self.operation)
@@ -336,6 +372,7 @@ impl Wanted<'_> {
             }
             StateTag::NoEffect => Err(Stop::NotSent("the provider could not be reached".to_owned())),
             StateTag::Revoked => Err(Stop::Revoked),
+            StateTag::Issued if self.is_completed_here() => self.step_to_complete(&effect, false).await,
             StateTag::Issued => Err(Stop::Unsettled(Detail::Issued)),
             _ if effect.frozen => Err(Stop::Unsettled(Detail::Frozen)),
             // One settling look at once: most time-outs are answered by it.

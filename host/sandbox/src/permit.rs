@@ -52,6 +52,25 @@ pub struct Sum {
 }
 
 impl Sum {
+    /// `FIELD=MAX`, or `FIELD=MAX:CURRENCY` for a field that has one.
+    ///
+    /// # Errors
+    /// What is wrong with the text.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let asked = "expected FIELD=MAX or FIELD=MAX:CURRENCY, such as amount=500000:USD";
+        let (field, rest) = text.split_once('=').ok_or(asked)?;
+        let (max, currency) = match rest.split_once(':') {
+            Some((max, currency)) => (max, Some(currency)),
+            None => (rest, None),
+        };
+        let code = |code: &str| code.len() == 3 && code.bytes().all(|byte| byte.is_ascii_uppercase());
+        if oncegate_contract::safe_text(field) != field || currency.is_some_and(|currency| !code(currency)) {
+            return Err(asked.to_owned());
+        }
+        let max = max.parse().map_err(|_| asked)?;
+        Ok(Self { field: field.to_owned(), max, currency: currency.map(str::to_owned) })
+    }
+
     /// What the values add to the sum; none when they have no such whole number.
     fn part(&self, values: &Resolved) -> Option<u64> {
         let field = values.field(&self.field).filter(|field| matches!(field.role, Role::Key | Role::Bound))?;
@@ -205,6 +224,24 @@ pub async fn granted(ledger: &dyn Ledger, records: &[Record]) -> Result<Option<G
 /// Those of [`granted`].
 pub async fn find(ledger: &dyn Ledger, tenant: &str, id: &str) -> Result<Option<Granted>, LedgerError> {
     granted(ledger, &ledger.read(StreamId::permit(tenant, id)).await?).await
+}
+
+/// When something ends: a time, a date (the start of that day in UTC), or so long after `now`.
+///
+/// # Errors
+/// What is wrong with the text, or that it is over already.
+pub fn expiry(text: &str, now: u64) -> Result<u64, String> {
+    let time = |text: &str| text.parse::<jiff::Timestamp>().ok();
+    let length = |duration: std::time::Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    let at = match time(text).or_else(|| time(&format!("{text}T00:00:00Z"))) {
+        Some(at) => u64::try_from(at.as_millisecond()).ok(),
+        None => crate::policy::duration_of(text).map(|duration| now.saturating_add(length(duration))),
+    };
+    match at {
+        None => Err("expected a time such as 2027-01-31T18:00:00Z, a date, or a duration such as 36h or 7d".to_owned()),
+        Some(at) if at <= now => Err("that is over already".to_owned()),
+        Some(at) => Ok(at),
+    }
 }
 
 fn balance(records: &[Record]) -> Balance {

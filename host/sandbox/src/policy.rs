@@ -14,12 +14,18 @@ mod units;
 use std::collections::BTreeMap;
 use std::fmt;
 
+use oncegate_contract::Pointer;
+
 pub use decide::{Denied, Grant, account, admit, decide, tenant};
 pub use gates::{Above, ApprovalRule, Exclusive, ExclusiveRule, Requires};
 pub use units::digest_of;
+pub(crate) use units::duration as duration_of;
 
 use crate::describe::Description;
 use crate::limits::Limits;
+
+/// Longer than any orchestrator keeps a run that it may replay.
+const REPLAY_WINDOW: std::time::Duration = std::time::Duration::from_secs(90 * 86_400);
 
 /// Facts that an orchestrator may give.
 pub const CONTEXT_FACTS: [&str; 7] = ["tenant", "trigger", "run", "sequence", "plan", "permit", "parent"];
@@ -41,6 +47,22 @@ pub struct Policy {
     pub context: ContextRules,
     /// Limits of every call.
     pub limits: Limits,
+    /// How long the history of what is decided is kept at least.
+    pub retention: Retention,
+}
+
+/// The `[retention]` table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retention {
+    /// For so long after its last change an effect answers with the provider's own words, and is not
+    /// pruned.
+    pub replay_window: std::time::Duration,
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        Self { replay_window: REPLAY_WINDOW }
+    }
 }
 
 /// One `[[component]]` entry.
@@ -70,6 +92,17 @@ pub struct EndpointRule {
     pub egress_direct: bool,
     /// Whether private, loopback and link-local addresses may be connected to.
     pub allow_private: bool,
+    /// How the provider itself says which account this is.
+    pub account_is: Option<AccountIs>,
+}
+
+/// `account-is`: a lookup whose answer names the account.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccountIs {
+    /// The contract's lookup, at the same endpoint.
+    pub operation: String,
+    /// Where its answer has the account's identifier.
+    pub at: Pointer,
 }
 
 /// One `[credential.NAME]` table.
@@ -233,13 +266,28 @@ impl Policy {
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         let any = self.components.iter().filter(|rule| rule.digest.is_none());
-        any.map(|rule| {
+        let any = any.map(|rule| {
             format!(
                 "line {}: this [[component]] has no digest, so it grants to every component, also to ones that do not exist yet",
                 rule.line
             )
-        })
-        .collect()
+        });
+        any.chain(self.asked_of_nobody()).collect()
+    }
+
+    /// A gate with a misspelt operation is no gate.
+    fn asked_of_nobody(&self) -> Vec<String> {
+        let granted = |name: &String| self.components.iter().any(|rule| rule.grant.contains(name));
+        let approvals = self.approvals.iter().map(|rule| (rule.line, "approve", &rule.operation));
+        let exclusives = self.exclusives.iter();
+        let exclusives = exclusives.flat_map(|rule| rule.by.keys().map(|name| (rule.line, "exclusive", name)));
+        approvals
+            .chain(exclusives)
+            .filter(|(_, _, name)| !granted(name))
+            .map(|(line, kind, name)| {
+                format!("line {line}: this [[{kind}]] names the operation {name}, which no [[component]] is granted")
+            })
+            .collect()
     }
 }
 

@@ -172,6 +172,18 @@ pub struct Tombstone {
     pub generation: u32,
     /// Its epoch.
     pub epoch: u32,
+    /// Whose effect it was.
+    #[serde(default)]
+    pub tenant: String,
+    /// The provider account.
+    #[serde(default)]
+    pub account: String,
+    /// The owner of the action.
+    #[serde(default)]
+    pub owner: String,
+    /// The action.
+    #[serde(default)]
+    pub action: String,
     /// The tool that asked.
     pub tool: String,
     /// The operation.
@@ -198,4 +210,22 @@ pub struct Tombstone {
     /// The later epoch, if it was superseded: epoch, for whom, the state before.
     #[serde(default)]
     pub superseded_by: Option<(u32, String, crate::StateTag)>,
+    /// The effect that undid it.
+    #[serde(default, with = "serde_bytes")]
+    pub undone_by: Option<[u8; 32]>,
+    /// Receipts that contradicted it.
+    #[serde(default)]
+    pub other_receipts: Vec<String>,
+    /// Something contradicted it once.
+    #[serde(default)]
+    pub diverged: bool,
+    /// What else in the ledger it is tied to.
+    #[serde(default)]
+    pub ties: Ties,
+    /// What was reported long after success.
+    #[serde(default)]
+    pub failed_later: Option<String>,
+    /// The ids of the decisions on it.
+    #[serde(default)]
+    pub decisions: Vec<String>,
 }

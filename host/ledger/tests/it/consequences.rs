@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use oncegate_ledger::consequences::holder;
+use oncegate_ledger::consequences::{holder, occupies, takers};
 use oncegate_ledger::memory::MemoryLedger;
 use oncegate_ledger::{
     Append, Dispatch, Effects, EffectsError, Event, Expect, LedgerError, Outcome, PermitUse, StateTag, Stored,
     StreamId, StreamKind, Ties,
 };
 
-use crate::samples::{dispatch, responded};
+use crate::samples::{approved, dispatch, lost, not_sent, proposal, responded, superseded};
 
 const PERMIT: StreamId = StreamId { kind: StreamKind::Permit, id: [40; 32] };
 const CLAIM: StreamId = StreamId { kind: StreamKind::Claim, id: [41; 32] };
@@ -146,6 +146,83 @@ async fn undoing_frees_the_claim_and_not_the_permit() {
     assert!(!left(&effects, 3).await);
     let index = effects.ledger.read(StreamId::receipt("acme-eu", "status:204")).await.unwrap();
     assert!(index.is_empty(), "a status is no identifier");
+}
+
+#[tokio::test]
+async fn a_contradicted_proof_takes_the_purpose_back() {
+    let (effects, key) = (effects(), [1; 32]);
+    granted(&effects, 5).await;
+    let (ties, also) = taken(key);
+    effects.append(key, 0, tied(ties), also).await.unwrap();
+    ended(&effects, key, Outcome::NoEffect { reason: "card_declined".into() }).await;
+    assert_eq!(claimed_by(&effects).await, None);
+    let diverged = Event::Diverged { at: 9, why: "it was charged".into(), evidence: Stored::empty() };
+    let row = effects.append(key, 3, diverged, Vec::new()).await.unwrap();
+    assert_eq!(claimed_by(&effects).await, Some(key));
+    assert!(occupies(&row), "{row:?}");
+}
+
+#[tokio::test]
+async fn a_later_epoch_does_not_give_away_what_was_done() {
+    for (outcome, kept) in
+        [(Outcome::Done { receipt: "re_1".into() }, true), (Outcome::NoEffect { reason: "no".into() }, false)]
+    {
+        let (effects, key) = (effects(), [1; 32]);
+        granted(&effects, 5).await;
+        let (ties, also) = taken(key);
+        effects.append(key, 0, tied(ties), also).await.unwrap();
+        ended(&effects, key, outcome).await;
+        let row = effects.append(key, 3, superseded(), Vec::new()).await.unwrap();
+        assert_eq!(occupies(&row), kept, "{row:?}");
+        assert_eq!(claimed_by(&effects).await.is_some(), kept);
+    }
+}
+
+#[tokio::test]
+async fn who_approved_what_was_sent_stays_known() {
+    let (effects, key) = (effects(), [1; 32]);
+    let by = |row: &oncegate_ledger::Effect| row.approved_by.clone();
+    let awaiting = |request| Event::AwaitingApproval(proposal(request));
+    effects.append(key, 0, awaiting(9), Vec::new()).await.unwrap();
+    effects.append(key, 1, approved(9), Vec::new()).await.unwrap();
+    let row = effects.append(key, 2, approved(9), Vec::new()).await.unwrap();
+    assert_eq!(by(&row), ["ann"]);
+    // Another request was approved by nobody.
+    let row = effects.append(key, 3, Event::Amended(proposal(8)), Vec::new()).await.unwrap();
+    assert!(by(&row).is_empty(), "{row:?}");
+    effects.append(key, 4, Event::Amended(proposal(9)), Vec::new()).await.unwrap();
+    effects.append(key, 5, approved(9), Vec::new()).await.unwrap();
+    effects.append(key, 6, tied(Ties::default()), Vec::new()).await.unwrap();
+    let row = effects.append(key, 7, lost(1, true), Vec::new()).await.unwrap();
+    assert_eq!((row.state, &by(&row)[..]), (StateTag::Unknown, &["ann".to_owned()][..]));
+    let again = Event::Dispatched(Box::new(dispatch(2, 0, true)));
+    let row = effects.append(key, 8, again, Vec::new()).await.unwrap();
+    assert_eq!(by(&row), ["ann"]);
+}
+
+#[tokio::test]
+async fn what_is_sent_without_approval_was_approved_by_nobody() {
+    let (effects, key) = (effects(), [1; 32]);
+    effects.append(key, 0, Event::AwaitingApproval(proposal(9)), Vec::new()).await.unwrap();
+    effects.append(key, 1, approved(9), Vec::new()).await.unwrap();
+    effects.append(key, 2, tied(Ties::default()), Vec::new()).await.unwrap();
+    effects.append(key, 3, not_sent(1), Vec::new()).await.unwrap();
+    let next = Event::Dispatched(Box::new(dispatch(2, 1, false)));
+    let row = effects.append(key, 4, next, Vec::new()).await.unwrap();
+    assert!(row.approved_by.is_empty(), "{row:?}");
+    // What waits is what a call is compared with, not what was sent before.
+    effects.append(key, 5, not_sent(2), Vec::new()).await.unwrap();
+    let mut other = proposal(8);
+    other.label = "refund R-1001, anew".into();
+    let row = effects.append(key, 6, Event::AwaitingApproval(other), Vec::new()).await.unwrap();
+    assert_eq!(row.label(), "refund R-1001, anew");
+}
+
+#[test]
+fn every_taker_is_known_once() {
+    let taken = |effect| Event::ClaimTaken { effect: [effect; 32], at: 1 };
+    let released = |effect| Event::ClaimReleased { effect: [effect; 32], at: 1 };
+    assert_eq!(takers(&[taken(1), released(1), taken(2), taken(1)]), [[1; 32], [2; 32]]);
 }
 
 #[test]

@@ -92,14 +92,31 @@ async fn check(home: &Home) -> anyhow::Result<Exit> {
     }
     let granted: usize = policy.components.iter().map(|rule| rule.grant.len()).sum();
     print::out(&format!(
-        "{} {}: {} component entries, {granted} grants, {} endpoints, {} credentials\n",
+        "{} {}: {} component entries, {granted} grants, {} endpoints, {} credentials{}\n",
         Tone::Good.paint("ok"),
         clean(&name),
         policy.components.len(),
         policy.endpoints.len(),
         policy.credentials.len(),
+        clean(&asked(&policy)),
     ))?;
     Ok(Exit::Ok)
+}
+
+/// What the policy asks for beside grants; nothing where it asks for nothing.
+pub(crate) fn asked(policy: &rules::Policy) -> String {
+    let requires = policy.components.iter().fold(rules::Requires::default(), |all, rule| all.and(rule.requires));
+    let mut asked: Vec<String> = requires.words().iter().map(|word| format!("a {word} for some effects")).collect();
+    for (count, one, many) in
+        [(policy.approvals.len(), "approval", "approvals"), (policy.exclusives.len(), "claim", "claims")]
+    {
+        match count {
+            0 => {}
+            1 => asked.push(format!("1 {one}")),
+            count => asked.push(format!("{count} {many}")),
+        }
+    }
+    if asked.is_empty() { String::new() } else { format!("; it asks for {}", asked.join(", ")) }
 }
 
 /// What a careful operator would want to know about a policy that parses.
@@ -220,6 +237,13 @@ fn granted(file: &str, operation: &str, grant: &Grant) -> String {
         Some(credential) => put("credential", &format!("{}, from {}", credential.name, credential.source)),
         None => put("credential", "none"),
     }
+    let requires = grant.requires.words();
+    put("requires", &if requires.is_empty() { "neither plan nor permit".to_owned() } else { requires.join(" and ") });
+    let approvals: Vec<String> = grant.approvals.iter().map(ToString::to_string).collect();
+    put("approval", &if approvals.is_empty() { "none".to_owned() } else { approvals.join("; ") });
+    for claim in &grant.exclusives {
+        put("exclusive", &format!("{}, by {}", claim.name, claim.by.join(", ")));
+    }
     text
 }
 
@@ -233,6 +257,14 @@ fn explained_json(file: &str, operation: &str, decision: &Result<Grant, Denied>,
             "granted": true, "file": file, "operation": operation, "line": grant.line, "tenant": grant.tenant, "url": grant.url,
             "account": grant.account, "egress_direct": grant.egress_direct, "allow_private": grant.allow_private,
             "credential": grant.credential.as_ref().map(|c| json!({ "name": c.name, "from": c.source.to_string() })),
+            "requires": grant.requires.words(),
+            "approvals": grant.approvals.iter().map(|rule| json!({
+                "line": rule.line, "by": rule.by,
+                "when": rule.when.as_ref().map(|when| json!({ "field": when.field, "above": when.above })),
+            })).collect::<Vec<_>>(),
+            "exclusive": grant.exclusives.iter().map(|claim| json!({
+                "line": claim.line, "name": claim.name, "by": claim.by,
+            })).collect::<Vec<_>>(),
             "entries": entries,
         }),
         Err(denied) => json!({

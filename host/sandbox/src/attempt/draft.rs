@@ -38,6 +38,14 @@ pub(crate) struct Draft {
     pub(super) send_until: Instant,
 }
 
+impl Draft {
+    /// Sends it within this time as well, or not at all.
+    pub(crate) fn within(self, left: Option<Duration>) -> Self {
+        let until = left.map_or(self.send_until, |left| self.send_until.min(Instant::now() + left));
+        Self { send_until: until, ..self }
+    }
+}
+
 /// The row as it would be sent: rendered, and not yet anybody's attempt.
 pub(crate) fn propose(
     wanted: &Wanted<'_>,
@@ -75,7 +83,7 @@ pub(crate) fn propose(
     Ok((proposal, request))
 }
 
-/// What the provider will know the row by, if it is sent next.
+/// What the provider is to know the effect by.
 pub(crate) fn downstream_key(wanted: &Wanted<'_>, row: Option<&Effect>) -> String {
     oncegate_contract::downstream_key(&wanted.key, row.map_or(0, Effect::next_generation))
 }
@@ -87,7 +95,7 @@ pub(crate) async fn fresh(
     row: Option<&Effect>,
     passage: Passage,
 ) -> Result<Draft, Stop> {
-    let Passage { mut also, ties, approved, .. } = passage;
+    let Passage { mut also, ties, approved, send_for, .. } = passage;
     let host = &wanted.call.host;
     let operation = wanted.operation;
     let (proposal, request) = match approved {
@@ -95,7 +103,7 @@ pub(crate) async fn fresh(
         None => propose(wanted, grant, row, ties)?,
     };
     let secret = lookup::secret(grant).await?;
-    also.extend(noted(wanted).await?);
+    recorded(wanted, &mut also).await?;
     let lookups = wanted.fetches.iter();
     let lookups = lookups.map(|fetch| (fetch.fetched.operation.clone(), fetch.digest, fetch.raw.clone().into()));
     let dispatch = Dispatch {
@@ -131,7 +139,7 @@ pub(crate) async fn fresh(
         egress_direct: grant.egress_direct,
         ties: proposal.ties,
     };
-    Ok(Draft {
+    let draft = Draft {
         key: wanted.key.0,
         version: row.map_or(0, |row| row.version),
         dispatch,
@@ -140,7 +148,8 @@ pub(crate) async fn fresh(
         secret,
         allow_private: grant.allow_private,
         send_until: Instant::now() + host.policy.limits.send_within,
-    })
+    };
+    Ok(draft.within(send_for))
 }
 
 /// What is kept beside a row's first event: its contract, and which lookups told its key.
@@ -190,7 +199,7 @@ pub(crate) async fn again(
     let terms = ResendTerms {
         window_ms: operation.provider.window.min(then).map(millis),
         margin_ms: millis(RESEND_MARGIN + host.policy.limits.request_deadline),
-        latest_clock_ms: (host.now)().saturating_add(millis(CLOCK_ERROR)),
+        latest_clock_ms: host.latest_clock().saturating_add(millis(CLOCK_ERROR)),
         same_request: <[u8; 32]>::from(Sha256::digest(&stored)) == first.request_digest,
         same_credential: credential == first.credential,
         same_url: grant.url == first.url,
@@ -202,8 +211,7 @@ pub(crate) async fn again(
     }
     let ties = Ties { permit: passage.ties.permit, claims: passage.ties.claims, ..first.ties.clone() };
     let attempt = rand::rng().random();
-    let dispatch =
-        Dispatch { attempt, host: book.me.id(), at: (host.now)(), resend: true, ties, ..first.clone() };
+    let dispatch = Dispatch { attempt, host: book.me.id(), at: (host.now)(), resend: true, ties, ..first.clone() };
     Ok(Draft {
         key,
         version: row.version,
@@ -229,6 +237,26 @@ async fn latest_stamp(book: &Book, key: [u8; 32]) -> Result<u64, String> {
         latest = page.iter().filter_map(|record| record.event.at()).fold(latest, u64::max);
     }
     Err("too much has happened since to tell what time it is".to_owned())
+}
+
+/// The latest time that anything knows of since an effect was first dispatched: this host's clock and
+/// the ledger's stamps, and what clocks may differ by (rule 2).
+pub(crate) async fn known_time(host: &Host, book: &Book, key: [u8; 32]) -> Result<u64, String> {
+    let clock_error = u64::try_from(CLOCK_ERROR.as_millis()).unwrap_or(u64::MAX);
+    let latest = latest_stamp(book, key).await?.max((host.now)());
+    Ok(latest.saturating_add(clock_error))
+}
+
+/// What a new row needs beside itself: its contract, and how later calls find it.
+pub(crate) async fn recorded(wanted: &Wanted<'_>, also: &mut Vec<Append>) -> Result<(), Stop> {
+    contract_seen(wanted.book, wanted.call.contract(), also).await?;
+    // Only what tells which effect this is; a lookup that many effects share finds none of them.
+    let naming: Vec<&str> = wanted.operation.fields.iter().filter_map(key_lookup).collect();
+    let lookups = wanted.fetches.iter().filter(|fetch| fetch.effect.is_none());
+    for fetch in lookups.filter(|fetch| naming.contains(&fetch.fetched.operation.as_str())) {
+        lookup_resolved(wanted.book, fetch.digest, &wanted.key, also).await?;
+    }
+    Ok(())
 }
 
 /// Keeps the contract that this row will be judged by.

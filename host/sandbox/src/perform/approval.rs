@@ -5,7 +5,7 @@
 
 use oncegate_contract::{Request, Resolved};
 use oncegate_ledger::state::{Effect, StateTag};
-use oncegate_ledger::{Event, Proposal, Stored, Ties};
+use oncegate_ledger::{Append, Event, Proposal, Stored, Ties};
 
 use super::{Step, Wanted, ledger_stop};
 use crate::attempt;
@@ -79,19 +79,15 @@ impl Wanted<'_> {
     }
 
     /// Stores the request for a person to see; nothing is sent.
-    pub(super) async fn ask(
-        &self,
-        grant: &Grant,
-        row: Option<&Effect>,
-        mut ties: Ties,
-    ) -> Result<Step, Stop> {
+    pub(super) async fn ask(&self, grant: &Grant, row: Option<&Effect>, mut ties: Ties) -> Result<Step, Stop> {
         // Nothing is reserved before it is dispatched.
         ties.permit.iter_mut().for_each(|used| used.reserved.clear());
         let (mut proposal, _) = attempt::propose(self, grant, row, ties)?;
         proposal.plan = row.and_then(|row| row.proposal.as_ref()?.plan.clone());
         let waits = row.is_some_and(|row| row.state == StateTag::AwaitingApproval);
         let event = if waits { Event::Amended } else { Event::AwaitingApproval };
-        let also = attempt::noted(self).await?;
+        let mut also: Vec<Append> = self.formers_unchanged().chain(self.pinning()).collect();
+        attempt::recorded(self, &mut also).await?;
         match self.book.effects.advance(self.key.0, row, event(Box::new(proposal)), also).await {
             Ok(_) => Err(Stop::AwaitingApproval),
             Err(error) if error.is_conflict() => Ok(Step::Raced),

@@ -8,7 +8,8 @@ use oncegate_ledger::state::{Effect, Sender, StateTag};
 use oncegate_ledger::{Append, Event, Expect, LedgerError, StreamId};
 use tokio::time::Instant;
 
-use super::{ATTACH_POLL, Passage, Step, Wanted, attempt_stop, key_of, ledger_stop};
+use super::identity::key_of;
+use super::{ATTACH_POLL, Passage, Step, Wanted, attempt_stop, ledger_stop};
 use crate::call::Asked;
 use crate::policy::{Exclusive, Grant};
 use crate::settle::{self, Patience};
@@ -22,6 +23,11 @@ impl Wanted<'_> {
             self.claim(stream, passage).await?;
         }
         Ok(())
+    }
+
+    /// The purposes that a found effect serves: it has them whoever else does.
+    pub(super) fn purposes(&self, grant: &Grant) -> Result<Vec<[u8; 32]>, Stop> {
+        grant.exclusives.iter().map(|exclusive| self.purpose(exclusive).map(|stream| stream.id)).collect()
     }
 
     fn purpose(&self, exclusive: &Exclusive) -> Result<StreamId, Stop> {
@@ -82,10 +88,8 @@ impl Wanted<'_> {
         if sending && self.moves(other, &row, until).await? {
             return Ok(Step::Again);
         }
-        let open = matches!(
-            row.state,
-            StateTag::Dispatched | StateTag::Responded | StateTag::Unknown | StateTag::Issued
-        );
+        let open =
+            matches!(row.state, StateTag::Dispatched | StateTag::Responded | StateTag::Unknown | StateTag::Issued);
         if open && !sending && !std::mem::replace(settled, true) {
             settle::refresh(&self.call.host, self.book, other, None, Patience::Brief).await.map_err(attempt_stop)?;
             return Ok(Step::Again);

@@ -3,6 +3,8 @@
 //! Each gate reads what it rests on and adds to the dispatch commit: an event, or a guard that makes
 //! the commit fail when what was read has changed.
 
+use std::time::Duration;
+
 use oncegate_ledger::state::Effect;
 use oncegate_ledger::{Append, Expect, StreamId, Ties};
 
@@ -22,6 +24,8 @@ pub(crate) struct Passage {
     pub(crate) approved: Option<Box<Approved>>,
     /// A person has to see the request first.
     pub(super) asks: bool,
+    /// The first byte leaves within this time or not at all, where that is less than `send-within`.
+    pub(crate) send_for: Option<Duration>,
 }
 
 impl Wanted<'_> {
@@ -29,8 +33,11 @@ impl Wanted<'_> {
     pub(super) async fn gates(&self, grant: &Grant, row: Option<&Effect>) -> Result<Passage, Stop> {
         let also = self.bindings(grant).await?;
         let mut passage = Passage { also, ties: self.ties(), ..Passage::default() };
+        passage.also.extend(self.formers_unchanged());
+        passage.also.extend(self.pinning());
         self.sequence().await?;
-        self.plan(grant, &mut passage)?;
+        self.completing(&mut passage).await?;
+        self.undoing(&mut passage).await?;
         self.permit(grant, row, &mut passage).await?;
         self.claims(grant, &mut passage).await?;
         match self.approval(grant, row).await? {
@@ -52,7 +59,7 @@ impl Wanted<'_> {
         Ok(passage)
     }
 
-    fn ties(&self) -> Ties {
+    pub(super) fn ties(&self) -> Ties {
         let fact = |name: &str| self.call.context.get(name).cloned();
         Ties { parent: fact("parent"), plan: fact("plan"), ..Ties::default() }
     }

@@ -23,12 +23,7 @@ const NOT_COVERED: &str = "The permit does not cover this effect; nothing was se
 
 impl Wanted<'_> {
     /// Adds what the permit of this call says to the dispatch commit.
-    pub(super) async fn permit(
-        &self,
-        grant: &Grant,
-        row: Option<&Effect>,
-        passage: &mut Passage,
-    ) -> Result<(), Stop> {
+    pub(super) async fn permit(&self, grant: &Grant, row: Option<&Effect>, passage: &mut Passage) -> Result<(), Stop> {
         let standing = row.filter(|row| uses_permit(row)).and_then(|row| row.ties()?.permit.clone());
         let named = self.call.context.get("permit").map(String::as_str);
         let id = match (named, &standing) {
@@ -75,7 +70,7 @@ impl Wanted<'_> {
         let clock_error = u64::try_from(CLOCK_ERROR.as_millis()).unwrap_or(u64::MAX);
         let stamp = host.stamps.latest(&*self.book.effects.ledger, found.seq).await;
         let stamp = stamp.map_err(|error| ledger_stop(error.into()))?;
-        let latest = (host.now)().saturating_add(clock_error).max(stamp);
+        let latest = host.latest_clock().saturating_add(clock_error).max(stamp);
         if latest >= expires { Err(Stop::PermitExceeded(EXPIRED)) } else { Ok(()) }
     }
 

@@ -2,7 +2,7 @@
 
 use oncegate_ledger::state::StateTag;
 
-use super::{Wanted, key_of, ledger_stop};
+use super::{Wanted, ledger_stop};
 use crate::stop::Stop;
 
 impl Wanted<'_> {
@@ -12,12 +12,11 @@ impl Wanted<'_> {
         if *n <= 1 {
             return Ok(());
         }
-        let mut previous = self.resolved.clone();
-        if let Some(sequence) = &mut previous.sequence {
-            sequence.2 = n - 1;
+        let mut row = None;
+        for key in self.keys_in_sequence(n - 1)? {
+            let found = self.book.effects.get(key.0).await.map_err(|error| ledger_stop(error.into()))?;
+            row = row.or(found);
         }
-        let key = key_of(self.call, self.operation, &self.account, &previous, 0)?;
-        let row = self.book.effects.get(key.0).await.map_err(|error| ledger_stop(error.into()))?;
         let decided = row.as_ref().is_some_and(|row| {
             matches!(
                 row.state,

@@ -214,17 +214,12 @@ fn granting<'a>(
     }
     let grants = for_tenant.iter().filter(|rule| rule.grant.iter().any(|name| name == operation));
     let requires = grants.clone().fold(Requires::default(), |all, rule| all.and(rule.requires));
-    grants
-        .max_by_key(|rule| rule.digest.is_some())
-        .map(|rule| (*rule, requires))
-        .ok_or_else(|| {
-            Denied::new(
-                operation,
-                format!(
-                    "no [[component]] for {digest_words} and the tenant {tenant:?} lists {operation} under `grant`"
-                ),
-            )
-        })
+    grants.max_by_key(|rule| rule.digest.is_some()).map(|rule| (*rule, requires)).ok_or_else(|| {
+        Denied::new(
+            operation,
+            format!("no [[component]] for {digest_words} and the tenant {tenant:?} lists {operation} under `grant`"),
+        )
+    })
 }
 
 fn url(contract: &Contract, name: &str, endpoint: &EndpointRule) -> Result<String, String> {

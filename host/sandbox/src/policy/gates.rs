@@ -59,7 +59,8 @@ impl ApprovalRule {
     pub fn applies(&self, values: &Resolved) -> bool {
         let Some(Above { field, above }) = &self.when else { return true };
         let found = values.field(field).filter(|found| matches!(found.role, Role::Key | Role::Bound));
-        let number = found.and_then(|found| found.normal.as_deref()).map(|normal| normal.split(' ').next().unwrap_or(normal));
+        let number =
+            found.and_then(|found| found.normal.as_deref()).map(|normal| normal.split(' ').next().unwrap_or(normal));
         number.and_then(|number| oncegate_contract::is_above(number, above)).unwrap_or(true)
     }
 

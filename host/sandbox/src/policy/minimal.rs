@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use oncegate_contract::{EffectClass, safe_text};
+use oncegate_contract::{EffectClass, Role, ValueKind, safe_text};
 
 use super::CONTEXT_FACTS;
 use crate::describe::Description;
@@ -21,6 +21,11 @@ const TENANTS: &str = "\
 ## For whom it acts. With one tenant in the whole file the context need not name it.
 ";
 const GRANT: &str = "## Operations that you allow; the contract declares no others.\n";
+const GATES: &str = "
+## Each effect can be made to wait for more. In the entry above, `requires = [\"permit\"]` lets only
+## effects be sent that a permit covers (`oncegate permit grant`). A person approves first, always or
+## above a bound, with (take away `## `):
+";
 const ENDPOINT: &str = "
 ## Where requests to this endpoint go (without `url`: to the contract's URL), and your own name for the
 ## account there, which is part of the key of every effect: never change it for the same account.
@@ -46,6 +51,7 @@ pub(super) fn text(description: &Description) -> String {
         text.push_str("##\n## This component declares no operation: it only computes and needs no grant.\n");
     } else {
         component(&mut text, description);
+        gates(&mut text, description);
         endpoints(&mut text, description);
         context(&mut text, description);
     }
@@ -82,6 +88,20 @@ fn component(text: &mut String, description: &Description) {
         );
     }
     put!(text, "# ]");
+}
+
+fn gates(text: &mut String, description: &Description) {
+    let mut effects = description.contract.operations.values().filter(|one| one.effect == EffectClass::Keyed);
+    let Some(operation) = effects.next() else { return };
+    text.push_str(GATES);
+    put!(text, "## [[approve]]");
+    put!(text, "## operation = {}", quoted(&operation.name));
+    let is_number = |kind| matches!(kind, ValueKind::Integer | ValueKind::Decimal);
+    let bound = operation.fields.iter().find(|field| field.role == Role::Bound && is_number(field.kind));
+    if let Some(field) = bound {
+        put!(text, "## when = {{ field = {}, above = 10000 }}", quoted(&field.name));
+    }
+    put!(text, "## by = [\"alice\"]");
 }
 
 fn endpoints(text: &mut String, description: &Description) {

@@ -192,11 +192,7 @@ fn errors_name_file_line_and_key() {
 #[test]
 fn what_cannot_be_enforced_yet_is_refused() {
     let cases = [
-        "[[approve]]\noperation = \"create-refund\"",
-        "[[exclusive]]\nname = \"x\"",
-        "[retention]\ndone = \"30d\"",
         "[[component]]\nsigner = \"x\"\ntenants = []\ngrant = []",
-        "[[component]]\nrequires = [\"plan\"]\ntenants = []\ngrant = []",
         "[endpoint.a]\naccount-is = { operation = \"whoami\", at = \"/id\" }",
         "[credential.a]\nfrom = \"keyring:x\"\nattach = \"header:X\"",
     ];
@@ -204,6 +200,126 @@ fn what_cannot_be_enforced_yet_is_refused() {
         let errors = errors(text);
         assert!(errors.contains("not in this version"), "{text}: {errors}");
     }
+}
+
+#[test]
+fn the_replay_window_is_ninety_days_unless_the_policy_says_otherwise() {
+    let day = Duration::from_secs(86_400);
+    assert_eq!(Policy::default().retention.replay_window, 90 * day);
+    let shorter = Policy::parse("p.toml", "[retention]\nreplay-window = \"7d\"").unwrap();
+    assert_eq!(shorter.retention.replay_window, 7 * day);
+    assert!(errors("[retention]\nreplay-window = 7").contains("a duration above 0"));
+    assert!(errors("[retention]\nreplay-window = \"0s\"").contains("a duration above 0"));
+    assert!(errors("[retention]\ndone = \"30d\"").contains("retention"));
+}
+
+const GATED: &str = r#"
+[[approve]]
+operation = "create-refund"
+when = { field = "amount", above = 10_000 }
+by = ["alice"]
+[[exclusive]]
+name = "compensation"
+operations = ["create-refund", "store-credit"]
+by = { create-refund = "return", store-credit = ["goods"] }
+"#;
+
+fn gated(from: &str, to: &str) -> Result<Grant, Denied> {
+    let text = with_digest(FULL).replace("grant = [", "requires = [\"permit\"]\ngrant = [") + GATED;
+    assert!(text.contains(from), "{from}");
+    let policy = Policy::parse("p.toml", &text.replace(from, to)).unwrap_or_else(|errors| panic!("{errors}"));
+    decided(&policy, "acme", "create-refund")
+}
+
+fn values(fields: &[(&str, oncegate_contract::Role, Option<&str>)]) -> oncegate_contract::Resolved {
+    let fields = fields.iter().map(|(name, role, normal)| oncegate_contract::ResolvedField {
+        name: (*name).to_owned(),
+        role: *role,
+        source: "guest".to_owned(),
+        value: oncegate_contract::Value::Boolean(true),
+        normal: normal.map(str::to_owned),
+    });
+    oncegate_contract::Resolved { fields: fields.collect(), fetches: Vec::new(), sequence: None }
+}
+
+#[test]
+fn a_grant_says_what_it_waits_for() {
+    let grant = gated("", "").unwrap();
+    assert_eq!(grant.requires, Requires { plan: false, permit: true });
+    assert_eq!(grant.approvals[0].to_string(), "when amount is above 10000, by alice");
+    assert_eq!(
+        (grant.exclusives[0].name.as_str(), &grant.exclusives[0].by[..]),
+        ("compensation", &["return".to_owned()][..])
+    );
+    assert!(gated("by = [\"alice\"]", "").unwrap().approvals[0].is_met(&["anybody".into()]));
+    for (from, to) in [("\"return\"", "\"reason\""), ("\"return\"", "\"no-such\"")] {
+        let denied = gated(from, to).unwrap_err();
+        assert!(denied.for_operator().contains("[[exclusive]] at line"), "{}", denied.for_operator());
+    }
+}
+
+#[test]
+fn an_entry_that_grants_more_loosens_no_requirement() {
+    let text = with_digest(FULL);
+    let any = "[[component]]\ntenants = [\"acme\"]\ngrant = [\"create-refund\"]\nrequires = [\"plan\"]\n";
+    let policy = Policy::parse("p.toml", &format!("{any}{text}")).unwrap_or_else(|errors| panic!("{errors}"));
+    let grant = decided(&policy, "acme", "create-refund").unwrap();
+    assert_eq!((grant.line, grant.requires.plan), (6, true));
+}
+
+#[test]
+fn what_is_no_number_is_above_every_bound() {
+    use oncegate_contract::Role::{Bound, Generated, Key};
+    let rule = &gated("", "").unwrap().approvals[0];
+    for (role, normal, applies) in [
+        (Bound, Some("10000"), false),
+        (Key, Some("9999.99"), false),
+        (Bound, Some("10000.01"), true),
+        (Bound, Some("-20000"), false),
+        (Bound, Some("9999 USD"), false),
+        (Bound, Some("10001 USD"), true),
+        (Bound, Some("many"), true),
+        (Bound, Some(""), true),
+        (Bound, None, true),
+        (Generated, Some("1"), true),
+    ] {
+        assert_eq!(rule.applies(&values(&[("amount", role, normal)])), applies, "{role:?} {normal:?}");
+    }
+    assert!(rule.applies(&values(&[])));
+}
+
+#[test]
+fn gates_that_cannot_be_meant_are_errors() {
+    let cases = [
+        ("[[approve]]\n", "approve.operation: missing"),
+        ("[[approve]]\noperation = \"x\"\nwhen = { field = \"a\" }", "approve.when.above: expected a whole number"),
+        ("[[approve]]\noperation = \"x\"\nwhen = { field = \"a\", above = 1.5 }", "approve.when.above: expected"),
+        ("[[approve]]\noperation = \"x\"\nwhen = { field = \"a\", above = \"1e3\" }", "approve.when.above: expected"),
+        ("[[approve]]\noperation = \"x\"\nwhen = { field = \"a\", over = 1 }", "approve.when.over: unknown key"),
+        ("[[approve]]\noperation = \"x\"\nwhen = \"always\"", "approve.when: expected a table"),
+        ("[[approve]]\noperation = \"x\"\nby = []", "approve.by: expected the names"),
+        ("[[exclusive]]\noperations = [\"a\"]\nby = [\"x\"]", "exclusive.name: missing"),
+        ("[[exclusive]]\nname = \"n\"\nby = [\"x\"]", "exclusive.operations: missing"),
+        ("[[exclusive]]\nname = \"n\"\noperations = [\"a\"]", "exclusive.by: expected fields"),
+        ("[[exclusive]]\nname = \"n\"\noperations = [\"a\", \"b\"]\nby = { a = \"x\" }", "exclusive.by: expected"),
+        (
+            "[[exclusive]]\nname = \"n\"\noperations = [\"a\", \"b\"]\nby = { a = \"x\", b = [\"x\", \"y\"] }",
+            "exclusive.by: expected",
+        ),
+        (
+            "[[exclusive]]\nname = \"n\"\noperations = [\"a\"]\nby = { a = \"x\", c = \"y\" }",
+            "exclusive.by.c: unknown key",
+        ),
+        ("[[component]]\nrequires = [\"luck\"]\ntenants = []\ngrant = []", "component.requires: expected a list"),
+    ];
+    for (text, why) in cases {
+        let errors = errors(text);
+        assert!(errors.contains(why), "{text:?}: {errors}");
+    }
+    let one = "[[exclusive]]\nname = \"n\"\noperations = [\"a\"]\nby = [\"x\"]\n";
+    assert!(errors(&format!("{one}{one}")).contains("has this name"));
+    let policy = Policy::parse("p.toml", one).unwrap_or_else(|errors| panic!("{errors}"));
+    assert!(policy.warnings()[0].contains("no [[component]] is granted"), "{:?}", policy.warnings());
 }
 
 #[test]

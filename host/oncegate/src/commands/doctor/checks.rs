@@ -9,7 +9,7 @@ use oncegate_sandbox::policy::{CredentialRule, CredentialSource, Policy};
 use oncegate_sandbox::probe_credential;
 
 use super::{Finding, chain};
-use crate::commands::policy::unusable;
+use crate::commands::policy::{asked, unusable};
 use crate::home::Home;
 
 /// Below this the ledger's next commits are in danger.
@@ -32,7 +32,7 @@ pub(super) async fn policy(home: &Home) -> Vec<Finding> {
     };
     let mut found = vec![granted(&name, &policy)];
     let digests = policy.warnings().into_iter();
-    found.extend(digests.map(|warning| Finding::warn("policy", warning, "name the digest that you reviewed")));
+    found.extend(digests.map(|warning| Finding::warn("policy", warning, "correct the entry at that line")));
     let text = home.policy_text().unwrap_or_default();
     for warning in unusable(&policy, &text).await {
         found.push(Finding::warn("policy", warning, "correct the url, or allow private addresses on purpose"));
@@ -52,7 +52,7 @@ fn granted(name: &str, policy: &Policy) -> Finding {
             "oncegate policy explain COMPONENT OPERATION",
         );
     }
-    Finding::ok("policy", format!("{name}: {grants} grants"))
+    Finding::ok("policy", format!("{name}: {grants} grants{}", asked(policy)))
 }
 
 /// Reads the secret, says whether that went well, and forgets it.
