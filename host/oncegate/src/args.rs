@@ -63,6 +63,8 @@ pub(crate) enum Command {
     Policy(Policy),
     /// Look after the ledger of effects
     Ledger(Ledger),
+    /// Freeze, compare and run plans: targets that are approved before the first effect
+    Plan(Plan),
     /// Grant, list and revoke permits
     Permit(permit::Permit),
     /// Say what would stop an effect: ledger, policy, credentials, clock, disk

@@ -157,7 +157,8 @@ impl Call {
         given: &[(String, Value)],
     ) -> Result<Vec<(Operation, oncegate_contract::Resolved)>, Stop> {
         let lookups: Vec<Fetched> = self.lookups().iter().map(|fetch| fetch.fetched.clone()).collect();
-        let sources = Sources { context: &self.context, arguments: &self.arguments, lookups: &lookups, given };
+        let plan = self.plan.values(&self.tool, &self.arguments, operation)?;
+        let sources = Sources { context: &self.context, arguments: &self.arguments, lookups: &lookups, given, plan };
         oncegate_contract::formers(operation, &sources).map_err(field_stop)
     }
 

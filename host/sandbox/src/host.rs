@@ -1,6 +1,6 @@
 //! What all calls share: ledger, policy, engine, cache, clock and the attempts that are under way.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,6 +17,7 @@ use crate::cache::Cache;
 use crate::credential::Credential;
 use crate::engine::Runtime;
 use crate::http;
+use crate::plan::{Plan, PlanSource};
 use crate::policy::Policy;
 use crate::stamps::Stamps;
 use crate::stop::Stop;

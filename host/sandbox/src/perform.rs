@@ -14,6 +14,7 @@ mod gates;
 mod identity;
 mod permit;
 mod pins;
+mod plan;
 mod sequence;
 mod undoing;
 
@@ -36,7 +37,7 @@ use crate::{replay, settle::Settled};
 
 use former::Former;
 pub(crate) use gates::Passage;
-use identity::key_of;
+pub(crate) use identity::key_of;
 use pins::Pin;
 
 /// Times a row is looked at again within one request; each time something was learnt.
@@ -86,6 +87,9 @@ pub(crate) async fn perform(
     asked.key = Some(wanted.key.0);
     // Before any row answers: a key that another recipe happens to give is not the same effect.
     bindings::check_recipes(call, wanted.book, operation, &wanted.recipe).await?;
+    if let Some(rehearsal) = call.plan.rehearsal() {
+        return wanted.rehearse(rehearsal, asked).await;
+    }
     for _ in 0..EPOCHS_MAX {
         match wanted.at_epoch(asked).await? {
             Next::Reply(reply) => return Ok(reply),
@@ -106,14 +110,6 @@ enum Next {
     Fresh(u64),
     /// Another call has pinned a value meanwhile: the key is another.
     Pinned,
-}
-
-/// What is left of one request's patience.
-struct Looks<'a> {
-    /// Others are waited for until then.
-    attach_until: Instant,
-    /// A settle lookup was run.
-    settled: &'a mut bool,
 }
 
 /// What is left of one request's patience.

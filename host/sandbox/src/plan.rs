@@ -85,6 +85,9 @@ pub struct PlannedEffect {
     pub key: [u8; 32],
     /// The epoch that was in force.
     pub epoch: u32,
+    /// The key of the row that an earlier recipe made and that answers for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub former: Option<[u8; 32]>,
     /// The operation.
     pub operation: String,
     /// The provider account.
@@ -201,7 +204,16 @@ impl Plan {
         key.map(|key| key.0).map_err(|error| unreadable(error.to_string()))
     }
 
-    /// The actions of its effects.
+    /// Whether an operator's decision names the plan's calls.
+    pub(crate) fn is_named(&self, for_whom: &str) -> bool {
+        match for_whom.split_once(':') {
+            Some(("plan", id)) => self.document.plan == id,
+            Some(("run", id)) => self.document.context.get("run").is_some_and(|run| run == id),
+            _ => false,
+        }
+    }
+
+    /// Whether one of its effects is of that action.
     pub(crate) fn acts(&self, action: &str) -> bool {
         let named = |operation: &str| self.contract.operations.get(operation).and_then(|one| one.action.as_deref());
         self.document.targets.iter().flat_map(|row| &row.effects).any(|effect| named(&effect.operation) == Some(action))

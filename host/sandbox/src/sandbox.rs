@@ -284,24 +284,8 @@ impl Sandbox {
     /// The rows whose keys were resolved by the same lookups as this call's.
     async fn found_by_lookups(&self, book: &Book, call: &Call) -> Vec<Seen> {
         let component = &call.component.description.digest;
-        let mut keys = Vec::new();
-        for fetch in call.lookups() {
-            let id = StreamId { kind: StreamKind::Lookup, id: fetch.digest };
-            let Ok(records) = book.effects.ledger.read(id).await else { continue };
-            keys.extend(records.into_iter().filter_map(|record| match record.event {
-                Event::LookupResolved { effect } => Some(effect),
-                _ => None,
-            }));
-        }
-        keys.sort_unstable();
-        keys.dedup();
-        let mut rows = Vec::new();
-        for key in keys {
-            let Ok(row) = book.effects.get(key).await else { return Vec::new() };
-            rows.extend(row.map(|row| (key, row.without_bytes())));
-        }
         // Several effects under one lookup: which of them this call is about, it does not tell.
-        let [key] = settle::heard_by(call, &rows)[..] else { return Vec::new() };
+        let [key] = Self::keys_by_lookups(book, call).await[..] else { return Vec::new() };
         let before = matches!(book.effects.get(key).await, Ok(Some(row)) if row.state == StateTag::Done);
         let row = settle::refresh(&self.host, book, key, Some(component), Patience::Brief).await;
         let Ok(Some(row)) = row else { return Vec::new() };
@@ -325,7 +309,12 @@ impl Sandbox {
         }
         keys.sort_unstable();
         keys.dedup();
-        keys
+        let mut rows = Vec::new();
+        for key in keys {
+            let Ok(row) = book.effects.get(key).await else { return Vec::new() };
+            rows.extend(row.map(|row| (key, row.without_bytes())));
+        }
+        settle::heard_by(call, &rows)
     }
 }
 

@@ -79,6 +79,7 @@ impl Stop {
             Self::Revoked => Code::Revoked,
             Self::RecipeChanged => Code::RecipeChanged,
             Self::SequenceGap(_) => Code::SequenceGap,
+            Self::PlanMismatch(_) => Code::PlanMismatch,
             Self::PermitExceeded(_) => Code::PermitExceeded,
             Self::LedgerUnavailable(_) => Code::LedgerUnavailable,
             Self::InProgress

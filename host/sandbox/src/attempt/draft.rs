@@ -152,18 +152,6 @@ pub(crate) async fn fresh(
     Ok(draft.within(send_for))
 }
 
-/// What is kept beside a row's first event: its contract, and which lookups told its key.
-pub(crate) async fn noted(wanted: &Wanted<'_>) -> Result<Vec<Append>, Stop> {
-    let mut also = Vec::new();
-    contract_seen(wanted.book, wanted.call.contract(), &mut also).await?;
-    // Only what tells which effect this is; a lookup that many effects share finds none of them.
-    let naming: Vec<&str> = wanted.operation.fields.iter().filter_map(key_lookup).collect();
-    for fetch in wanted.fetches.iter().filter(|fetch| naming.contains(&fetch.fetched.operation.as_str())) {
-        lookup_resolved(wanted.book, fetch.digest, &wanted.key, &mut also).await?;
-    }
-    Ok(also)
-}
-
 /// The lookup that a key part comes from.
 fn key_lookup(field: &Field) -> Option<&str> {
     match &field.source {

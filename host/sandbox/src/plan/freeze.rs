@@ -342,7 +342,7 @@ fn content(row: &Row) -> [u8; 32] {
 }
 
 fn timeless(effect: &PlannedEffect) -> PlannedEffect {
-    PlannedEffect { epoch: 0, before: None, ..effect.clone() }
+    PlannedEffect { epoch: 0, former: None, before: None, ..effect.clone() }
 }
 
 /// In what two documents of one name differ; none when they are the same plan.

@@ -119,6 +119,7 @@ impl Sandbox {
         let effect = PlannedEffect {
             key: base.0,
             epoch: row.epoch,
+            former: None,
             operation: dispatch.operation.clone(),
             account: dispatch.account.clone(),
             recipe: dispatch.recipe,
@@ -150,14 +151,17 @@ impl Wanted<'_> {
     /// Notes what would be sent, and sends nothing. Everything that does not depend on the moment of
     /// sending is checked as for a dispatch.
     pub(crate) async fn rehearse(mut self, rehearsal: &Rehearsal, asked: &mut Asked) -> Result<Reply, Stop> {
-        self.call.count_effect(&self.key.0)?;
-        let base = self.key.0;
+        let base = key_of(self.call, self.operation, &self.account, &self.resolved, 0)?.0;
+        self.call.count_effect(&base)?;
         asked.key = Some(base);
         self.call.note(asked.clone());
-        self.supported()?;
         let grant = self.call.grant(self.operation).map_err(denied)?;
         self.bindings(&grant).await?;
-        let row = self.latest(&rehearsal.plan).await?;
+        let former = self.former_row().await?;
+        let row = match &former {
+            Some((_, row)) => Some(row.clone()),
+            None => self.latest().await?,
+        };
         let ties = Ties {
             parent: self.call.context.get("parent").cloned(),
             plan: Some(rehearsal.plan.clone()),
@@ -167,6 +171,7 @@ impl Wanted<'_> {
         let effect = PlannedEffect {
             key: base,
             epoch: self.epoch,
+            former: former.map(|(key, _)| key),
             operation: self.operation.name.clone(),
             account: self.account.clone(),
             recipe: self.recipe,
@@ -179,11 +184,23 @@ impl Wanted<'_> {
         Err(Stop::AwaitingApproval)
     }
 
+    /// The row that an earlier recipe of the key made, if one did.
+    async fn former_row(&self) -> Result<Option<([u8; 32], Effect)>, Stop> {
+        for key in self.former_keys(self.epoch)? {
+            let row = self.book.effects.get(key.0).await;
+            if let Some(row) = row.map_err(|error| Stop::LedgerUnavailable(error.to_string()))? {
+                return Ok(Some((key.0, row)));
+            }
+        }
+        Ok(None)
+    }
+
     /// The row of the epoch that the plan's calls would use.
-    async fn latest(&mut self, plan: &str) -> Result<Option<Effect>, Stop> {
+    async fn latest(&mut self) -> Result<Option<Effect>, Stop> {
         for _ in 0..crate::perform::EPOCHS_MAX {
             let row = self.row().await?;
-            let Some(epoch) = row.as_ref().and_then(|row| super::standing::later_epoch(row, plan)) else {
+            let named = |for_whom: &str| self.call.is_named(for_whom);
+            let Some(epoch) = row.as_ref().and_then(|row| super::standing::later_epoch(row, named)) else {
                 return Ok(row);
             };
             self.epoch = epoch;

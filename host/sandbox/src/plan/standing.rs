@@ -158,19 +158,20 @@ pub async fn standing(ledger: &Arc<dyn Ledger>, plan: &Plan) -> Result<Standing,
 }
 
 /// The epoch after this row's that a call of the plan would use.
-pub(super) fn later_epoch(row: &Effect, plan: &str) -> Option<u32> {
+pub(super) fn later_epoch(row: &Effect, named: impl Fn(&str) -> bool) -> Option<u32> {
     match &row.superseded_by {
-        Some(supersession) => (supersession.for_whom == format!("plan:{plan}")).then_some(supersession.epoch),
+        Some(supersession) => named(&supersession.for_whom).then_some(supersession.epoch),
         None if row.state == StateTag::Undone && !row.frozen => Some(row.epoch.saturating_add(1)),
         None => None,
     }
 }
 
 async fn line(effects: &Effects, plan: &Plan, target: usize, effect: &PlannedEffect) -> Result<Line, PlanError> {
-    let mut key = plan.key_at(effect, effect.epoch)?;
+    let mut key = effect.former.map_or_else(|| plan.key_at(effect, effect.epoch), Ok)?;
     let mut row = effects.get(key).await?;
+    let named = |for_whom: &str| plan.is_named(for_whom);
     for _ in 0..EPOCHS_MAX {
-        let Some(next) = row.as_ref().and_then(|row| later_epoch(row, &plan.document.plan)) else { break };
+        let Some(next) = row.as_ref().and_then(|row| later_epoch(row, named)) else { break };
         let later_key = plan.key_at(effect, next)?;
         let later = effects.get(later_key).await?;
         let undone = row.as_ref().is_some_and(|row| row.state == StateTag::Undone);
