@@ -1,4 +1,4 @@
-//! `cargo xtask guests`: builds every guest example, and the hostile guest of the tests, to
+//! `cargo xtask guests`: builds every guest example, and the guests of the tests, to
 //! `target/guests/NAME.wasm`.
 //!
 //! A guest needs the standard library of `wasm32-wasip2`. It is looked for in three places, the
@@ -41,6 +41,7 @@ const BUILDS: &[Build] = &[
     build("posts"),
     build("datasets"),
     Build { workspace: "tests/guests", ..build("hostile") },
+    Build { workspace: "tests/guests", ..build("payouts") },
     Build {
         workspace: "guest-examples",
         package: "refunds",

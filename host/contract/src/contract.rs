@@ -119,6 +119,7 @@ impl Contract {
 fn facts(operation: &Operation) -> Vec<&str> {
     let from_fields = operation.fields.iter().filter_map(|field| match &field.source {
         Source::Context(name) => Some(name.as_str()),
+        Source::Plan => Some("plan"),
         _ => None,
     });
     let mut names: Vec<_> = from_fields.collect();

@@ -26,6 +26,8 @@ pub struct Sources<'a> {
     pub lookups: &'a [Fetched],
     /// What the guest named.
     pub given: &'a [(String, Value)],
+    /// The values that a frozen plan has for this call, by field.
+    pub plan: &'a BTreeMap<String, Value>,
 }
 
 /// One lookup of this call.
@@ -280,7 +282,22 @@ impl<'a> Work<'a> {
         Some(finished.value.canonical())
     }
 
-    /// A field whose source is the context, the contract or the guest.
+    /// A field whose source is the plan that the orchestrator named.
+    fn planned(
+        &self,
+        field: &Field,
+        copy: Option<&Value>,
+        currency: Option<&str>,
+    ) -> Result<Option<Finished>, FieldError> {
+        fact(self.sources.context, "plan")?;
+        let raw = self.sources.plan.get(&field.name).cloned();
+        if raw.is_none() && !field.optional && field.role != Role::Generated {
+            return Err(FieldError::invalid(&field.name, "the plan has no value for it"));
+        }
+        Ok(judge::judge(field, raw, copy, currency)?.value)
+    }
+
+    /// A field whose source is the context, the contract, the plan or the guest.
     fn alone(&self, field: &Field) -> Result<Option<Finished>, FieldError> {
         let copy = self.given.get(field.name.as_str()).copied();
         let currency = match &field.currency {
@@ -291,9 +308,7 @@ impl<'a> Work<'a> {
         let raw = match &field.source {
             Source::Context(name) => Value::Text(fact(self.sources.context, name)?.to_owned()),
             Source::Const(value) => value.clone(),
-            Source::Plan => {
-                return Err(FieldError::invalid(&field.name, "plans do not exist in this version of the host"));
-            }
+            Source::Plan => return self.planned(field, copy, currency.as_deref()),
             _ => match copy {
                 Some(value) => value.clone(),
                 // A generated text may be left out: it identifies nothing.

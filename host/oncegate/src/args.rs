@@ -63,6 +63,8 @@ pub(crate) enum Command {
     Policy(Policy),
     /// Look after the ledger of effects
     Ledger(Ledger),
+    /// Freeze, compare and run plans: targets that are approved before the first effect
+    Plan(Plan),
     /// Grant, list and revoke permits
     Permit(permit::Permit),
     /// Say what would stop an effect: ledger, policy, credentials, clock, disk
@@ -161,6 +163,83 @@ pub(crate) enum PolicyCommand {
         #[arg(long)]
         tenant: Option<String>,
     },
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Plan {
+    #[command(subcommand)]
+    pub(crate) command: PlanCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PlanCommand {
+    /// Resolve every target of a list and freeze them, sending nothing
+    Freeze(PlanFreeze),
+    /// Compare a plan with the ledger
+    #[command(
+        after_help = "States: approved (its row waits), never-sent (no row), waiting (under way, or a person decides first),\nunknown, frozen, mismatch (its row has other values), stranded, no-effect, done, undone, revoked, superseded.\nAll but the last four are open. Exit code 4 if something is open.\n\nExamples:\n  oncegate plan status spring\n  oncegate plan status spring --against summer   # and what the later list no longer has"
+    )]
+    Status {
+        /// The plan
+        plan: String,
+        /// A later plan of the same tool: says which targets it no longer has
+        #[arg(long, value_name = "PLAN")]
+        against: Option<String>,
+        /// List every effect, not only those that are not done
+        #[arg(long)]
+        all: bool,
+    },
+    /// Call the tool for every target that is open
+    #[command(
+        after_help = "Run it again after whatever ended it: what is done is not done twice. Ctrl-C starts nothing more and waits\nfor what was sent.\n\nExit codes: 0 nothing is open; 4 something is not settled or was not started; 3 all that is open was refused;\n1 all that is open failed.\n\nExample:\n  oncegate plan run spring campaign.wasm --at-once 8"
+    )]
+    Run(PlanRun),
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(
+    after_help = "The list is a JSON array of the tool's arguments, or of {\"arguments\": {…}, \"plan\": {…}}; or CSV whose header\nnames the tool's properties. Columns plan.FIELD, and the object `plan`, give values for fields that the\ncontract takes from the plan.\nLookups are made; every effect that the tool asks for is noted and not sent. The tool hears `awaiting-approval`\nfor each: what it would do after a success is not part of the plan, and is refused when the plan is run.\nThe same list again finishes what was interrupted. Exit code 3 if a target cannot be frozen: then none is.\n\nExamples:\n  oncegate plan freeze spring campaign.wasm send-campaign --targets readers.csv \\\n    --context trigger=spring --reason 'approved by marketing'\n  oncegate plan freeze refunds-may refunds.wasm issue-refund --targets-from list-due --args '{\"month\": \"May\"}' \\\n    --reason 'the list of 1 June'"
+)]
+#[command(group = clap::ArgGroup::new("list").required(true).args(["targets", "targets_from"]))]
+pub(crate) struct PlanFreeze {
+    /// The plan's name
+    pub(crate) plan: String,
+    /// The component
+    pub(crate) component: PathBuf,
+    /// The tool that is called for every target
+    pub(crate) tool: String,
+    /// The list, FILE.json or FILE.csv
+    #[arg(long, value_name = "FILE")]
+    pub(crate) targets: Option<PathBuf>,
+    /// A tool of the component that only reads and whose result is the list
+    #[arg(long, value_name = "TOOL")]
+    pub(crate) targets_from: Option<String>,
+    /// That tool's arguments: a JSON object, or @FILE with one
+    #[arg(long, value_name = "JSON|@FILE", default_value = "{}", requires = "targets_from")]
+    pub(crate) args: String,
+    /// A fact from the orchestrator: tenant, trigger, run, sequence, permit or parent
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub(crate) context: Vec<String>,
+    /// Why these targets
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: String,
+    /// Who approves them
+    #[arg(long, value_name = "NAME", env = "USER", hide_env_values = true)]
+    pub(crate) actor: Option<String>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct PlanRun {
+    /// The plan
+    pub(crate) plan: String,
+    /// The component
+    pub(crate) component: PathBuf,
+    /// Calls at once
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=64))]
+    pub(crate) at_once: u8,
+    /// A fact that the plan was not frozen with, such as permit
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub(crate) context: Vec<String>,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -9,5 +9,6 @@ pub(crate) mod ledger;
 pub(crate) mod man;
 pub(crate) mod pack;
 pub(crate) mod permit;
+pub(crate) mod plan;
 pub(crate) mod policy;
 mod settling;

@@ -37,6 +37,7 @@ async fn run(args: Args) -> anyhow::Result<Exit> {
         Command::Check(args) => commands::check::run(&home, &args),
         Command::Policy(args) => commands::policy::run(&home, &args).await,
         Command::Ledger(args) => commands::ledger::run(&home, args).await,
+        Command::Plan(args) => commands::plan::run(&home, args).await,
         Command::Permit(args) => commands::permit::run(&home, args).await,
         Command::Doctor => commands::doctor::run(&home).await,
         Command::Completions { shell } => commands::completions::run(shell),

@@ -11,6 +11,7 @@ use crate::load::Loaded;
 use crate::lookup;
 use crate::outcome::Code;
 use crate::perform;
+use crate::plan::PlanSource;
 use crate::policy::{self, Denied, Grant};
 use crate::stop::Stop;
 
@@ -26,6 +27,7 @@ pub(crate) struct Call {
     pub(crate) arguments: serde_json::Value,
     pub(crate) context: BTreeMap<String, String>,
     pub(crate) limits: Limits,
+    pub(crate) plan: PlanSource,
     progress: Mutex<Progress>,
 }
 
@@ -84,8 +86,9 @@ impl Call {
         arguments: serde_json::Value,
         context: BTreeMap<String, String>,
         limits: Limits,
+        plan: PlanSource,
     ) -> Arc<Self> {
-        Arc::new(Self { host, component, tool, arguments, context, limits, progress: Mutex::default() })
+        Arc::new(Self { host, component, tool, arguments, context, limits, plan, progress: Mutex::default() })
     }
 
     pub(crate) fn contract(&self) -> &Contract {
@@ -151,7 +154,8 @@ impl Call {
     ) -> Result<(oncegate_contract::Resolved, Vec<Arc<Fetch>>), Stop> {
         let fetches = self.progress().fetches.clone();
         let lookups: Vec<Fetched> = fetches.iter().map(|fetch| fetch.fetched.clone()).collect();
-        let sources = Sources { context: &self.context, arguments: &self.arguments, lookups: &lookups, given };
+        let plan = self.plan.values(&self.tool, &self.arguments, operation)?;
+        let sources = Sources { context: &self.context, arguments: &self.arguments, lookups: &lookups, given, plan };
         let resolved = oncegate_contract::resolve(operation, &sources).map_err(field_stop)?;
         let used = fetches.into_iter().filter(|fetch| resolved.fetches.contains(&fetch.fetched.fetch)).collect();
         Ok((resolved, used))
@@ -164,7 +168,8 @@ impl Call {
         given: &[(String, Value)],
     ) -> Result<Vec<(Operation, oncegate_contract::Resolved)>, Stop> {
         let lookups: Vec<Fetched> = self.lookups().iter().map(|fetch| fetch.fetched.clone()).collect();
-        let sources = Sources { context: &self.context, arguments: &self.arguments, lookups: &lookups, given };
+        let plan = self.plan.values(&self.tool, &self.arguments, operation)?;
+        let sources = Sources { context: &self.context, arguments: &self.arguments, lookups: &lookups, given, plan };
         oncegate_contract::formers(operation, &sources).map_err(field_stop)
     }
 

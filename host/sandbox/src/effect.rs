@@ -156,6 +156,7 @@ fn effect_error(stop: Stop) -> EffectError {
         Stop::Revoked => EffectError::Revoked,
         Stop::RecipeChanged
         | Stop::SequenceGap(_)
+        | Stop::PlanMismatch(_)
         | Stop::AccountChanged
         | Stop::Claimed(_)
         | Stop::PermitExceeded(_) => EffectError::NotPermitted(stop.to_string()),

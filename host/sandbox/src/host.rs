@@ -1,6 +1,6 @@
 //! What all calls share: ledger, policy, engine, cache, clock and the attempts that are under way.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,6 +17,7 @@ use crate::cache::Cache;
 use crate::credential::Credential;
 use crate::engine::Runtime;
 use crate::http;
+use crate::plan::{Plan, PlanSource};
 use crate::policy::Policy;
 use crate::stamps::Stamps;
 use crate::stop::Stop;
@@ -27,6 +28,8 @@ const OVERDUE_SLACK: Duration = Duration::from_secs(30);
 
 /// Frozen keys at one account from which on they are no accident of one effect: somebody is told.
 pub const FROZEN_MANY: usize = 10;
+/// Plans kept in memory; each may have 32 MiB.
+const PLANS_KEPT_MAX: usize = 8;
 
 /// Milliseconds since the Unix epoch.
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
@@ -63,6 +66,7 @@ pub(crate) struct Host {
     provider_clock: AtomicU64,
     frozen: Mutex<HashMap<String, HashSet<[u8; 32]>>>,
     contracts: Mutex<HashMap<[u8; 32], Arc<Contract>>>,
+    plans: Mutex<HashMap<String, Arc<Plan>>>,
 }
 
 impl Host {
@@ -84,6 +88,7 @@ impl Host {
             provider_clock: AtomicU64::new(0),
             frozen: Mutex::default(),
             contracts: Mutex::default(),
+            plans: Mutex::default(),
         }
     }
 
@@ -231,6 +236,31 @@ impl Host {
         let contract = Arc::new(contract);
         self.contracts.lock().unwrap_or_else(PoisonError::into_inner).insert(digest, Arc::clone(&contract));
         Ok(contract)
+    }
+
+    /// What a call with these facts has to do with plans.
+    pub(crate) async fn plan_source(&self, context: &BTreeMap<String, String>) -> PlanSource {
+        match context.get("plan") {
+            None => PlanSource::None,
+            Some(id) => PlanSource::Frozen(self.plan(id).await),
+        }
+    }
+
+    /// A frozen plan. It is read once: it never changes, which the commits that rest on it check.
+    async fn plan(&self, id: &str) -> Result<Arc<Plan>, Stop> {
+        if let Some(known) = self.plans.lock().unwrap_or_else(PoisonError::into_inner).get(id) {
+            return Ok(Arc::clone(known));
+        }
+        let read = Plan::read(&*self.book()?.effects.ledger, id).await;
+        let read = read.map_err(|error| Stop::LedgerUnavailable(error.to_string()))?;
+        let plan = read.ok_or_else(|| Stop::PlanMismatch("There is no such plan; nothing was sent.".to_owned()))?;
+        let plan = Arc::new(plan);
+        let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
+        if plans.len() >= PLANS_KEPT_MAX {
+            plans.clear();
+        }
+        plans.insert(id.to_owned(), Arc::clone(&plan));
+        Ok(plan)
     }
 
     fn overdue(&self, dispatched_at: u64) -> bool {

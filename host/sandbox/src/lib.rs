@@ -22,6 +22,7 @@ mod lookup;
 pub mod outcome;
 mod perform;
 pub mod permit;
+pub mod plan;
 mod replay;
 mod sandbox;
 mod settle;

@@ -332,7 +332,9 @@ fn refuse(mut outcome: Outcome, code: Code, reason: Option<String>) -> Outcome {
     outcome.message = reason.unwrap_or_else(|| refusal_text(code).to_owned());
     outcome.next_action = match code {
         Code::LedgerUnavailable => NextAction::CallAgain,
-        Code::IdempotencyKeyReused | Code::Revoked | Code::RecipeChanged | Code::SequenceGap => NextAction::AskPerson,
+        Code::IdempotencyKeyReused | Code::Revoked | Code::RecipeChanged | Code::SequenceGap | Code::PlanMismatch => {
+            NextAction::AskPerson
+        }
         _ => NextAction::None,
     };
     outcome

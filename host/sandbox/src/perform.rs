@@ -14,6 +14,7 @@ mod gates;
 mod identity;
 mod permit;
 mod pins;
+mod plan;
 mod sequence;
 mod undoing;
 
@@ -36,7 +37,7 @@ use crate::{replay, settle::Settled};
 
 use former::Former;
 pub(crate) use gates::Passage;
-use identity::key_of;
+pub(crate) use identity::key_of;
 use pins::Pin;
 
 /// Times a row is looked at again within one request; each time something was learnt.
@@ -50,7 +51,7 @@ const RACE_PAUSE: Duration = Duration::from_millis(4);
 /// Races after which the pause grows no more.
 const RACES_GROWING: u32 = 25;
 /// Undone epochs that are followed, each by a look at its row; more is a mistake.
-const EPOCHS_MAX: u32 = 4_096;
+pub(crate) const EPOCHS_MAX: u32 = 4_096;
 
 /// One request for an effect, with everything that identifies it.
 pub(crate) struct Wanted<'a> {
@@ -86,6 +87,9 @@ pub(crate) async fn perform(
     asked.key = Some(wanted.key.0);
     // Before any row answers: a key that another recipe happens to give is not the same effect.
     bindings::check_recipes(call, wanted.book, operation, &wanted.recipe).await?;
+    if let Some(rehearsal) = call.plan.rehearsal() {
+        return wanted.rehearse(rehearsal, asked).await;
+    }
     for _ in 0..EPOCHS_MAX {
         match wanted.at_epoch(asked).await? {
             Next::Reply(reply) => return Ok(reply),
@@ -151,7 +155,7 @@ impl Wanted<'_> {
         Err(Stop::InProgress)
     }
 
-    async fn row(&self) -> Result<Option<Effect>, Stop> {
+    pub(crate) async fn row(&self) -> Result<Option<Effect>, Stop> {
         self.book.effects.get(self.key.0).await.map_err(|error| ledger_stop(error.into()))
     }
 
@@ -183,6 +187,7 @@ impl Wanted<'_> {
             row.generated().is_some_and(|first| first != oncegate_contract::generated_digest(&self.resolved));
         match answer {
             // What waits may have to be amended; a row that only waits goes no further than its gate.
+            Answer::AwaitingApproval if self.former => Err(Stop::AwaitingApproval),
             Answer::Dispatch { .. } | Answer::AwaitingApproval => self.dispatch(Some(&row), asked, &mut looks).await,
             Answer::Replay => Ok(Step::End(Next::Reply(self.replay(&row).await?))),
             Answer::InProgress => self.attach(&row, attach_until).await,
@@ -296,9 +301,10 @@ impl Wanted<'_> {
             // It may have happened: that is what the caller hears, not why it is not sent once more.
             Err(stop) => return Err(not_again(&stop)),
         };
+        let left = passage.send_for;
         let draft = attempt::again(&self.call.host, self.book, self.key.0, self.operation, &grant, row, passage).await;
         let draft = draft.map_err(|why| not_again(&why))?;
-        match self.send(draft).await {
+        match self.send(draft.within(left)).await {
             Err(stop @ Stop::PermitExceeded(_)) => Err(not_again(&stop)),
             other => other,
         }

@@ -19,6 +19,7 @@ use crate::guest::{self, Run};
 use crate::host::{Book, Clock, Host};
 use crate::load::{self, ComponentError, Loaded};
 use crate::outcome::{self, Code, Detail, EffectView, Ended, Fate, NextAction, Nothing, Outcome, Seen};
+use crate::plan::PlanSource;
 use crate::policy::{self, Policy};
 use crate::settle::{self, Looked, Patience, Rounds};
 use crate::stop::Stop;
@@ -70,7 +71,30 @@ pub struct CallRequest {
 /// Runs tools; cheap to clone.
 #[derive(Clone)]
 pub struct Sandbox {
-    host: Arc<Host>,
+    pub(crate) host: Arc<Host>,
+}
+
+/// A call that is ready to be made.
+pub(crate) struct Prepared {
+    tool: String,
+    given: Vec<wasmtime::component::Val>,
+    /// In their one canonical form.
+    pub(crate) arguments: Value,
+    context: BTreeMap<String, String>,
+}
+
+impl Prepared {
+    /// The call, and what its function is given.
+    pub(crate) fn call(
+        self,
+        host: &Arc<Host>,
+        component: &Arc<Loaded>,
+        plan: PlanSource,
+    ) -> (Arc<Call>, Vec<wasmtime::component::Val>) {
+        let Self { tool, given, arguments, context } = self;
+        let limits = host.policy.limits;
+        (Call::new(Arc::clone(host), Arc::clone(component), tool, arguments, context, limits, plan), given)
+    }
 }
 
 impl Sandbox {
@@ -102,34 +126,32 @@ impl Sandbox {
 
     /// Calls a tool and answers within the policy's `answer-within`; the guest may run on.
     pub async fn call(&self, component: &Arc<Loaded>, request: CallRequest) -> Outcome {
-        let Some((_, description)) = component.tool(&request.tool) else {
-            return Outcome::refused(
-                Code::InvalidArguments,
-                format!("There is no tool {}.", oncegate_contract::safe_text(&request.tool)),
-            );
+        let prepared = match self.prepare(component, request) {
+            Ok(prepared) => prepared,
+            Err(message) => return Outcome::refused(Code::InvalidArguments, message),
         };
-        if let Err(message) = check_context(&request.context) {
-            return Outcome::refused(Code::InvalidArguments, message);
-        }
-        let arguments = match convert::to_vals(&request.arguments, description) {
-            Ok(arguments) => arguments,
-            Err(error) => return Outcome::refused(Code::InvalidArguments, error.to_string()),
-        };
-        // Two ways to write the same arguments are one to everything below.
-        let canonical = match convert::canonical_arguments(&arguments, description) {
-            Ok(canonical) => canonical,
-            Err(error) => return Outcome::refused(Code::InvalidArguments, error.to_string()),
-        };
-        let context = self.with_tenant(component, request.context);
-        let limits = self.host.policy.limits;
-        let call = Call::new(Arc::clone(&self.host), Arc::clone(component), request.tool, canonical, context, limits);
+        let plan = self.host.plan_source(&prepared.context).await;
+        let (call, arguments) = prepared.call(&self.host, component, plan);
         let guest = self.host.tasks.spawn(run(Arc::clone(&call), arguments));
-        let ended = match tokio::time::timeout(limits.answer_within, guest).await {
+        let ended = match tokio::time::timeout(call.limits.answer_within, guest).await {
             Ok(Ok(ended)) => ended,
             Ok(Err(_)) => Ended::Trapped("the host failed while running it".to_owned()),
             Err(_) => Ended::Running,
         };
         self.outcome(&call, ended).await
+    }
+
+    /// The call's arguments as the tool takes them, and its facts; or what is wrong with them.
+    pub(crate) fn prepare(&self, component: &Arc<Loaded>, request: CallRequest) -> Result<Prepared, String> {
+        let Some((_, description)) = component.tool(&request.tool) else {
+            return Err(format!("There is no tool {}.", oncegate_contract::safe_text(&request.tool)));
+        };
+        check_context(&request.context)?;
+        let given = convert::to_vals(&request.arguments, description).map_err(|error| error.to_string())?;
+        // Two ways to write the same arguments are one to everything below.
+        let arguments = convert::canonical_arguments(&given, description).map_err(|error| error.to_string())?;
+        let context = self.with_tenant(component, request.context);
+        Ok(Prepared { tool: request.tool, given, arguments, context })
     }
 
     /// No call dispatches anything from now on; what was dispatched goes on.
@@ -166,7 +188,11 @@ impl Sandbox {
     }
 
     /// The only tenant there is need not be named; beside others there is no default.
-    fn with_tenant(&self, component: &Loaded, mut context: BTreeMap<String, String>) -> BTreeMap<String, String> {
+    pub(crate) fn with_tenant(
+        &self,
+        component: &Loaded,
+        mut context: BTreeMap<String, String>,
+    ) -> BTreeMap<String, String> {
         if !context.contains_key("tenant")
             && let Ok(tenant) = policy::tenant(&self.host.policy, &component.description.digest, "")
         {
@@ -258,6 +284,20 @@ impl Sandbox {
     /// The rows whose keys were resolved by the same lookups as this call's.
     async fn found_by_lookups(&self, book: &Book, call: &Call) -> Vec<Seen> {
         let component = &call.component.description.digest;
+        // Several effects under one lookup: which of them this call is about, it does not tell.
+        let [key] = Self::keys_by_lookups(book, call).await[..] else { return Vec::new() };
+        let before = matches!(book.effects.get(key).await, Ok(Some(row)) if row.state == StateTag::Done);
+        let row = settle::refresh(&self.host, book, key, Some(component), Patience::Brief).await;
+        let Ok(Some(row)) = row else { return Vec::new() };
+        let same_tool = row.dispatch.as_deref().is_some_and(|dispatch| dispatch.tool == call.tool);
+        // What is proven not to have happened says nothing about a guest that asked for nothing.
+        let seen = from_row(&row, before);
+        let tells = same_tool && row.state != StateTag::Undone && !matches!(seen.fate, Fate::NoEffect(_));
+        if tells { vec![seen] } else { Vec::new() }
+    }
+
+    /// The effects whose keys were resolved by the same lookups as this call's.
+    pub(crate) async fn keys_by_lookups(book: &Book, call: &Call) -> Vec<[u8; 32]> {
         let mut keys = Vec::new();
         for fetch in call.lookups() {
             let id = StreamId { kind: StreamKind::Lookup, id: fetch.digest };
@@ -274,20 +314,11 @@ impl Sandbox {
             let Ok(row) = book.effects.get(key).await else { return Vec::new() };
             rows.extend(row.map(|row| (key, row.without_bytes())));
         }
-        // Several effects under one lookup: which of them this call is about, it does not tell.
-        let [key] = settle::heard_by(call, &rows)[..] else { return Vec::new() };
-        let before = matches!(book.effects.get(key).await, Ok(Some(row)) if row.state == StateTag::Done);
-        let row = settle::refresh(&self.host, book, key, Some(component), Patience::Brief).await;
-        let Ok(Some(row)) = row else { return Vec::new() };
-        let same_tool = row.dispatch.as_deref().is_some_and(|dispatch| dispatch.tool == call.tool);
-        // What is proven not to have happened says nothing about a guest that asked for nothing.
-        let seen = from_row(&row, before);
-        let tells = same_tool && row.state != StateTag::Undone && !matches!(seen.fate, Fate::NoEffect(_));
-        if tells { vec![seen] } else { Vec::new() }
+        settle::heard_by(call, &rows)
     }
 }
 
-async fn run(call: Arc<Call>, arguments: Vec<wasmtime::component::Val>) -> Ended {
+pub(crate) async fn run(call: Arc<Call>, arguments: Vec<wasmtime::component::Val>) -> Ended {
     let log = Log::new(call.limits.log_bytes_max);
     let Some((tool, description)) = call.component.tool(&call.tool) else {
         return Ended::Trapped("there is no such tool".to_owned());

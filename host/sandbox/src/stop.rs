@@ -50,6 +50,9 @@ pub(crate) enum Stop {
     /// The previous one of the sequence is missing or not decided.
     #[error("{0}")]
     SequenceGap(String),
+    /// The plan that was named does not have this effect, or has other values for it.
+    #[error("{0}")]
+    PlanMismatch(String),
     /// Nothing was sent since the ledger cannot be written.
     #[error("The ledger cannot be used, so nothing was sent: {0}.")]
     LedgerUnavailable(String),
@@ -76,6 +79,7 @@ impl Stop {
             Self::Revoked => Code::Revoked,
             Self::RecipeChanged => Code::RecipeChanged,
             Self::SequenceGap(_) => Code::SequenceGap,
+            Self::PlanMismatch(_) => Code::PlanMismatch,
             Self::PermitExceeded(_) => Code::PermitExceeded,
             Self::LedgerUnavailable(_) => Code::LedgerUnavailable,
             Self::InProgress

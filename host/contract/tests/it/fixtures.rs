@@ -75,7 +75,7 @@ impl Call {
 
     pub(crate) fn resolve(&self, operation: &Operation) -> Result<Resolved, FieldError> {
         let Self { context, arguments, lookups, given } = self;
-        resolve(operation, &Sources { context, arguments, lookups, given })
+        resolve(operation, &Sources { context, arguments, lookups, given, plan: &BTreeMap::new() })
     }
 }
 

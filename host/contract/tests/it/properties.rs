@@ -423,6 +423,12 @@ fn sources_are_borrowed_only() {
     // The public entry point takes plain borrows, so a host can resolve without copying a call.
     let context = BTreeMap::new();
     let arguments = json!({ "order_id": "1" });
-    let sources = oncegate_contract::Sources { context: &context, arguments: &arguments, lookups: &[], given: &[] };
+    let sources = oncegate_contract::Sources {
+        context: &context,
+        arguments: &arguments,
+        lookups: &[],
+        given: &[],
+        plan: &BTreeMap::new(),
+    };
     assert!(resolve(&operation(ORDERS, "get-order"), &sources).is_ok());
 }

@@ -1,5 +1,7 @@
 //! Values come from their sources; a guest's copy is compared, and doubt is an error.
 
+use std::collections::BTreeMap;
+
 use oncegate_contract::{
     FieldError, Role, SequenceScope, Sources, Value, former_keys, former_recipes, generated_digest, label, recipe,
     resolve_host, safe_text,
@@ -318,8 +320,13 @@ fn earlier_recipes_still_give_their_keys() {
     let mut body = the_return();
     body["number"] = json!("N-7");
     let call = Call::default().fetched("get-return", body).text("rma", "N-7");
-    let sources =
-        Sources { context: &call.context, arguments: &call.arguments, lookups: &call.lookups, given: &call.given };
+    let sources = Sources {
+        context: &call.context,
+        arguments: &call.arguments,
+        lookups: &call.lookups,
+        given: &call.given,
+        plan: &BTreeMap::new(),
+    };
     let first = key(&before, &refund_call().resolve(&before).unwrap());
     assert_eq!(former_keys(&now, &OWNER, &sources, 0), Ok(vec![first]));
     assert_ne!(key(&now, &call.resolve(&now).unwrap()), first);

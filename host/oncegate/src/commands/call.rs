@@ -53,7 +53,7 @@ fn print(home: &Home, outcome: &Outcome) -> anyhow::Result<()> {
     out.flush().context("the outcome cannot be printed")
 }
 
-async fn finish(sandbox: &Sandbox) {
+pub(super) async fn finish(sandbox: &Sandbox) {
     if tokio::time::timeout(DRAIN_MAX, sandbox.drain()).await.is_err() {
         tracing::error!("something that was dispatched did not end in time; its effect is unknown until it is settled");
     }
@@ -105,7 +105,7 @@ fn close_stdout() {
     }
 }
 
-fn arguments(text: &str) -> anyhow::Result<serde_json::Value> {
+pub(super) fn arguments(text: &str) -> anyhow::Result<serde_json::Value> {
     let json = match text.strip_prefix('@') {
         Some(file) => home::read_text(Path::new(file), "the arguments in", ARGUMENTS_BYTES_MAX)?,
         None => text.to_owned(),
@@ -113,7 +113,7 @@ fn arguments(text: &str) -> anyhow::Result<serde_json::Value> {
     serde_json::from_str(&json).context(Usage("--args is not a JSON document".to_owned()))
 }
 
-fn context(facts: &[String]) -> anyhow::Result<BTreeMap<String, String>> {
+pub(super) fn context(facts: &[String]) -> anyhow::Result<BTreeMap<String, String>> {
     let mut context = BTreeMap::new();
     for fact in facts {
         let Some((name, value)) = fact.split_once('=') else {

@@ -248,7 +248,7 @@ pub(crate) async fn recorded(wanted: &Wanted<'_>, also: &mut Vec<Append>) -> Res
 }
 
 /// Keeps the contract that this row will be judged by.
-async fn contract_seen(book: &Book, contract: &Contract, also: &mut Vec<Append>) -> Result<(), Stop> {
+pub(crate) async fn contract_seen(book: &Book, contract: &Contract, also: &mut Vec<Append>) -> Result<(), Stop> {
     let digest = contract.digest();
     let id = StreamId { kind: StreamKind::Contract, id: digest };
     if read(book, id).await?.is_empty() {

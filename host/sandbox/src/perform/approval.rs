@@ -5,7 +5,7 @@
 
 use oncegate_contract::{Request, Resolved};
 use oncegate_ledger::state::{Effect, StateTag};
-use oncegate_ledger::{Event, Proposal, Stored, Ties};
+use oncegate_ledger::{Append, Event, Proposal, Stored, Ties};
 
 use super::{Step, Wanted, ledger_stop};
 use crate::attempt;
@@ -86,7 +86,7 @@ impl Wanted<'_> {
         proposal.plan = row.and_then(|row| row.proposal.as_ref()?.plan.clone());
         let waits = row.is_some_and(|row| row.state == StateTag::AwaitingApproval);
         let event = if waits { Event::Amended } else { Event::AwaitingApproval };
-        let mut also = Vec::new();
+        let mut also: Vec<Append> = self.formers_unchanged().chain(self.pinning()).collect();
         attempt::recorded(self, &mut also).await?;
         match self.book.effects.advance(self.key.0, row, event(Box::new(proposal)), also).await {
             Ok(_) => Err(Stop::AwaitingApproval),

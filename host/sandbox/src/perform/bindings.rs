@@ -83,7 +83,7 @@ fn account_stream(call: &Call, operation: &Operation) -> StreamId {
 
 impl Wanted<'_> {
     /// The recipe and the account that this owner's effects are bound to: checked, or bound now.
-    pub(super) async fn bindings(&self, grant: &Grant) -> Result<Vec<Append>, Stop> {
+    pub(crate) async fn bindings(&self, grant: &Grant) -> Result<Vec<Append>, Stop> {
         let mut also = check_recipes(self.call, self.book, self.operation, &self.recipe).await?;
         also.push(self.bound_account(grant).await?);
         Ok(also)

@@ -8,7 +8,8 @@ use oncegate_ledger::state::{Effect, Sender, StateTag};
 use oncegate_ledger::{Append, Event, Expect, LedgerError, StreamId};
 use tokio::time::Instant;
 
-use super::{ATTACH_POLL, Passage, Step, Wanted, attempt_stop, key_of, ledger_stop};
+use super::identity::key_of;
+use super::{ATTACH_POLL, Passage, Step, Wanted, attempt_stop, ledger_stop};
 use crate::call::Asked;
 use crate::policy::{Exclusive, Grant};
 use crate::settle::{self, Patience};
@@ -22,6 +23,11 @@ impl Wanted<'_> {
             self.claim(stream, passage).await?;
         }
         Ok(())
+    }
+
+    /// The purposes that a found effect serves: it has them whoever else does.
+    pub(super) fn purposes(&self, grant: &Grant) -> Result<Vec<[u8; 32]>, Stop> {
+        grant.exclusives.iter().map(|exclusive| self.purpose(exclusive).map(|stream| stream.id)).collect()
     }
 
     fn purpose(&self, exclusive: &Exclusive) -> Result<StreamId, Stop> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use oncegate_contract::Matches;
 use oncegate_ledger::state::Effect;
-use oncegate_ledger::{EffectsError, Event, SettleVerdict};
+use oncegate_ledger::{EffectsError, Event, SettleVerdict, Ties};
 
 use super::{Step, Wanted, attempt_stop, ledger_stop};
 use crate::attempt;
@@ -69,7 +69,8 @@ impl Wanted<'_> {
         let written = match row {
             Some(row) => effects.advance(self.key.0, Some(row), settled, also).await,
             None => {
-                let (proposal, _) = attempt::propose(self, grant, None, self.ties())?;
+                let ties = Ties { claims: self.purposes(grant)?, ..self.ties() };
+                let (proposal, _) = attempt::propose(self, grant, None, ties)?;
                 let planned = Event::Planned(Box::new(proposal));
                 effects.advance_twice(self.key.0, None, planned, Some(settled), also).await
             }

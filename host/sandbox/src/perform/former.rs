@@ -33,7 +33,7 @@ pub(super) async fn resolve(
 
 impl Wanted<'_> {
     /// The keys that earlier recipes give this call.
-    pub(super) fn former_keys(&self, epoch: u32) -> Result<Vec<EffectKey>, Stop> {
+    pub(crate) fn former_keys(&self, epoch: u32) -> Result<Vec<EffectKey>, Stop> {
         let key = |former: &Former| key_of(self.call, &former.operation, &self.account, &former.resolved, epoch);
         self.formers.iter().map(key).collect()
     }

@@ -36,6 +36,7 @@ impl Wanted<'_> {
         passage.also.extend(self.formers_unchanged());
         passage.also.extend(self.pinning());
         self.sequence().await?;
+        self.plan(grant, &mut passage)?;
         self.completing(&mut passage).await?;
         self.undoing(&mut passage).await?;
         self.permit(grant, row, &mut passage).await?;

@@ -64,7 +64,7 @@ impl<'a> Wanted<'a> {
 }
 
 /// The key that an operation's fields have at an epoch.
-pub(super) fn key_of(
+pub(crate) fn key_of(
     call: &Call,
     operation: &Operation,
     account: &str,

@@ -70,7 +70,7 @@ impl Wanted<'_> {
         let clock_error = u64::try_from(CLOCK_ERROR.as_millis()).unwrap_or(u64::MAX);
         let stamp = host.stamps.latest(&*self.book.effects.ledger, found.seq).await;
         let stamp = stamp.map_err(|error| ledger_stop(error.into()))?;
-        let latest = (host.now)().saturating_add(clock_error).max(stamp);
+        let latest = host.latest_clock().saturating_add(clock_error).max(stamp);
         if latest >= expires { Err(Stop::PermitExceeded(EXPIRED)) } else { Ok(()) }
     }
 
