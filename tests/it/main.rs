@@ -29,10 +29,7 @@ mod rephrase;
 mod retention;
 mod sequence;
 mod tidy;
-<<<<<<< HEAD
 mod triggers;
-=======
->>>>>>> 1ec4f19 (The disk stopped at every sync while records are removed; waiting requests in show --json)
 mod two_step;
 mod verbs;
 mod versions;
