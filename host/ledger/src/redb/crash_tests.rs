@@ -8,6 +8,7 @@
 //! that they are synced in time is shown from outside, by recorded writes and by power cuts.
 
 mod disk;
+mod forgetting;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
