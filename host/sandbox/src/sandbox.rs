@@ -286,7 +286,7 @@ impl Sandbox {
         let component = &call.component.description.digest;
         // Several effects under one lookup: which of them this call is about, it does not tell.
         let [key] = Self::keys_by_lookups(book, call).await[..] else { return Vec::new() };
-        let before = matches!(book.effects.get(key).await, Ok(Some(row)) if row.state == StateTag::Done);
+        let before = matches!(book.effects.get(key).await, Ok(Some(row)) if row.heard_state() == StateTag::Done);
         let row = settle::refresh(&self.host, book, key, Some(component), Patience::Brief).await;
         let Ok(Some(row)) = row else { return Vec::new() };
         let same_tool = row.dispatch.as_deref().is_some_and(|dispatch| dispatch.tool == call.tool);
