@@ -262,7 +262,7 @@ fn a_race_of_imports_and_deletions_is_one_order_of_them() {
         let name = format!("f-{round}");
         let id = imported(&harness, &name);
         let start = |n: usize| {
-            let import = n % 2 == 0;
+            let import = n.is_multiple_of(2);
             let mut command = if import { import_command(&harness, &name) } else { delete_command(&harness, &id) };
             Running::start(&mut command).unwrap()
         };
