@@ -113,6 +113,9 @@ fn epochs_follow_one_another() {
     supersede(&harness, StateTag::Done, "run:2");
     assert_eq!(ask(&harness, &["run=2"]).receipts(), ["re_000002"]);
     supersede(&harness, StateTag::Done, "permit:P-1");
+    let grant = ["permit", "grant", "P-1", "--tenant", "acme", "--operation", "create-refund", "--count", "1"];
+    let granted = harness.run(&[&grant[..], &["--reason", "one more", "--actor", "ann"]].concat()).unwrap();
+    assert_eq!(granted.code, Some(0), "{}", granted.stderr);
     ask(&harness, &["run=2"]).is_replay_of("re_000002");
     // The permit opens the second later epoch, which only run 2 can reach.
     ask(&harness, &["permit=P-1"]).is_replay_of("re_000001");
