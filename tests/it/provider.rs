@@ -102,7 +102,8 @@ fn modes_that_end_the_connection_say_whether_it_happened() {
 #[test]
 fn a_rule_waits_and_ends_as_it_says() {
     let client = start();
-    let rule = Rule { mode: Mode::Reject402, path: "/v1/*".to_owned(), method: None, after: 1, times: Some(1) };
+    let rule =
+        Rule { mode: Mode::Reject402, path: "/v1/*".to_owned(), method: None, after: 1, times: Some(1), every: None };
     client.rule(&rule).unwrap();
     let statuses: Vec<u16> = (0..3).map(|_| refund(&client, "charge=ch_1").unwrap().0).collect();
     assert_eq!(statuses, [200, 402, 200]);

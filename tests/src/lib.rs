@@ -3,6 +3,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests"))]
 
 pub mod client;
+pub mod faults;
 pub mod harness;
 pub mod killat;
 pub mod localstripe;

@@ -5,7 +5,7 @@
 //!
 //! | Request | Does |
 //! |---|---|
-//! | `POST /_control {"mode": "complete-then-hang", "path": "/v1/refunds", "method": "POST", "after": 0, "times": 1}` | adds a rule; only `mode` is needed |
+//! | `POST /_control {"mode": "complete-then-hang", "path": "/v1/refunds", "method": "POST", "after": 0, "times": 1, "every": 1}` | adds a rule; only `mode` is needed |
 //! | `POST /_control {"settings": {"index_lag_ms": 500}}` | replaces the settings |
 //! | `POST /_control {"clear": true}` | forgets the rules |
 //! | `POST /_seed {"returns": [{"id": "R-1", "charge": "ch_1", "amount": 100, "status": "received"}]}` | adds or replaces objects |
@@ -145,6 +145,7 @@ impl Shared {
             return answer::spoil_unread(stream, mode);
         }
         http::read_rest(reader, request)?;
+        let mode = self.lock().world.met(request, mode);
         let (reply, latency_ms) = self.work(request, mode);
         thread::sleep(Duration::from_millis(latency_ms));
         answer::write(stream, &reply, mode, request.method == "HEAD")

@@ -1,0 +1,134 @@
+//! Many callers on one key at once, in one process that is killed among them; all word their request
+//! anew, and in some cells they disagree about a bound value.
+
+use std::collections::BTreeMap;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::Result;
+use serde_json::Value;
+
+use super::chance::Chance;
+use super::oracle::Book;
+use super::row::Tally;
+use super::scenario::Ask;
+use super::steps::{Targets, finish, reconcile};
+use super::system::System;
+use super::trouble::Trouble;
+use crate::harness::{Run, Running};
+
+/// How a cell is driven.
+#[derive(Clone, Copy, Debug)]
+pub struct Crowd {
+    /// Callers on each key.
+    pub callers: u32,
+    /// Keys at once.
+    pub keys: usize,
+    /// They disagree about the bound value.
+    pub mixed: bool,
+}
+
+/// A process is ready by then.
+const READY_WITHIN: Duration = Duration::from_secs(60);
+/// It is killed by then.
+const KILL_WITHIN: Duration = Duration::from_millis(1_500);
+/// All of its callers are answered by then.
+const ENDS_WITHIN: Duration = Duration::from_secs(300);
+
+/// One cell: a process that is killed, then one that runs to its end, then the last calls.
+///
+/// # Errors
+/// A part of the machinery failed.
+pub fn run(
+    system: &dyn System,
+    trouble: &Trouble,
+    crowd: Crowd,
+    chance: &mut Chance,
+    targets: &mut Targets,
+) -> Result<Tally> {
+    let targets = targets.take(crowd.keys);
+    let mut book = Book::of(&targets);
+    let provider = system.provider();
+    trouble.begin(&provider, system.scenario(), Some(3))?;
+    for killed in [true, false] {
+        let asks = asks(system, crowd, chance, &targets);
+        let Some(mut command) = system.crowd() else { break };
+        let run =
+            drive(Running::start(&mut command)?, &asks, killed.then(|| chance.between(Duration::ZERO, KILL_WITHIN)))?;
+        hear(&mut book, &run, &asks);
+        thread::sleep(trouble.window());
+    }
+    trouble.end(&provider)?;
+    if crowd.mixed {
+        last_with_values(system, chance, &mut book, &targets)?;
+    } else {
+        finish(system, chance, &mut book, &targets)?;
+    }
+    book.judge(system)
+}
+
+struct Line {
+    target: String,
+    text: String,
+}
+
+fn asks(system: &dyn System, crowd: Crowd, chance: &mut Chance, targets: &[String]) -> Vec<Line> {
+    let values = system.scenario().values;
+    let mut lines = Vec::new();
+    for _ in 0..crowd.callers {
+        for target in targets {
+            let words = chance.words();
+            let value = if crowd.mixed { chance.one(values).copied() } else { None };
+            let ask = Ask { targets: std::slice::from_ref(target), words: &words, value };
+            lines.push(Line { target: target.clone(), text: system.line(&ask) });
+        }
+    }
+    lines
+}
+
+fn drive(mut running: Running, asks: &[Line], kill_after: Option<Duration>) -> Result<Run> {
+    running.read_line(READY_WITHIN)?;
+    for ask in asks {
+        running.write_line(&ask.text)?;
+    }
+    running.close_stdin();
+    match kill_after {
+        Some(after) => {
+            thread::sleep(after);
+            running.kill()
+        }
+        None => running.wait(ENDS_WITHIN),
+    }
+}
+
+fn hear(book: &mut Book, run: &Run, asks: &[Line]) {
+    for line in run.stdout.lines() {
+        let Ok(told) = serde_json::from_str::<Value>(line) else { continue };
+        let asked = told["ask"].as_u64().and_then(|n| asks.get(usize::try_from(n).ok()?));
+        if let Some(asked) = asked {
+            book.hear_one(&told["outcome"], std::slice::from_ref(&asked.target));
+        }
+    }
+}
+
+/// The last callers know what was decided: they ask with the value of the effect that there is.
+fn last_with_values(system: &dyn System, chance: &mut Chance, book: &mut Book, targets: &[String]) -> Result<()> {
+    reconcile(system)?;
+    let values: BTreeMap<String, u64> = system
+        .provider()
+        .effects()?
+        .iter()
+        .filter_map(|effect| {
+            let target = (system.scenario().target_of)(&effect.object)?;
+            Some((target.to_owned(), effect.object["amount"].as_u64()?))
+        })
+        .collect();
+    for target in targets {
+        let words = chance.words();
+        let value = values.get(target).copied().or(system.scenario().values.first().copied());
+        let targets = std::slice::from_ref(target);
+        let run = Running::start(&mut system.call(&Ask { targets, words: &words, value })?)?.wait(ENDS_WITHIN)?;
+        book.hear(&run, targets);
+    }
+    Ok(())
+}
