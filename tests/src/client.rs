@@ -150,6 +150,14 @@ impl Client {
         counts.get(kind).copied().with_context(|| format!("the provider counts no {kind}"))
     }
 
+    /// How many requests a mode spoiled.
+    ///
+    /// # Errors
+    /// See [`Client::mode`].
+    pub fn met(&self) -> Result<u64> {
+        self.json("GET", "/_met", None)?["met"].as_u64().context("the provider does not say")
+    }
+
     /// What happened, in order.
     ///
     /// # Errors

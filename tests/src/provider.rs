@@ -11,6 +11,7 @@
 //! | `POST /_seed {"returns": [{"id": "R-1", "charge": "ch_1", "amount": 100, "status": "received"}]}` | adds or replaces objects |
 //! | `POST /_reset` | forgets everything |
 //! | `GET /_effects` | `{"counts": {"refund": 1, "email": 0, "note": 0}, "effects": […]}`: the oracle |
+//! | `GET /_met` | how many requests a mode spoiled |
 //! | `GET /_log` | every request of the business with its mode and the effects it caused |
 
 mod answer;
@@ -189,6 +190,9 @@ impl Shared {
                 "counts": inside.world.counts(),
                 "effects": inside.world.effects,
             })),
+            ("GET", "/_met") => {
+                Ok(json!({ "met": inside.log.iter().filter(|logged| logged.mode != Mode::Clean).count() }))
+            }
             ("GET", "/_log") => Ok(json!(inside.log)),
             ("POST", "/_reset") => {
                 *inside = Inside::default();

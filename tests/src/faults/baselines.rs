@@ -36,9 +36,10 @@ enum Adapter {
     Node(&'static str),
 }
 
+/// The name of [`PLAIN`].
+pub const PLAIN_NAME: &str = "plain tool, argument hash";
 /// A tool as most are written: an argument hash, a file of answers, three tries. Also the control.
-pub static PLAIN: Library =
-    Library { name: "plain tool, argument hash", ledger: "file", adapter: Adapter::Program("plain") };
+pub static PLAIN: Library = Library { name: PLAIN_NAME, ledger: "file", adapter: Adapter::Program("plain") };
 
 /// All of them.
 pub static ALL: [&Library; 5] = [

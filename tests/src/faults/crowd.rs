@@ -30,8 +30,9 @@ pub struct Crowd {
 
 /// A process is ready by then.
 const READY_WITHIN: Duration = Duration::from_secs(60);
-/// It is killed by then.
-const KILL_WITHIN: Duration = Duration::from_millis(1_500);
+/// It is killed while this many milliseconds for each caller pass, and these beside.
+const KILL_MS_A_CALLER: u64 = 4;
+const KILL_MS: u64 = 100;
 /// All of its callers are answered by then.
 const ENDS_WITHIN: Duration = Duration::from_secs(300);
 
@@ -49,12 +50,12 @@ pub fn run(
     let targets = targets.take(crowd.keys);
     let mut book = Book::of(&targets);
     let provider = system.provider();
+    let within = Duration::from_millis(KILL_MS + KILL_MS_A_CALLER * u64::from(crowd.callers) * crowd.keys as u64);
     trouble.begin(&provider, system.scenario(), Some(3))?;
     for killed in [true, false] {
         let asks = asks(system, crowd, chance, &targets);
         let Some(mut command) = system.crowd() else { break };
-        let run =
-            drive(Running::start(&mut command)?, &asks, killed.then(|| chance.between(Duration::ZERO, KILL_WITHIN)))?;
+        let run = drive(Running::start(&mut command)?, &asks, killed.then(|| chance.between(Duration::ZERO, within)))?;
         hear(&mut book, &run, &asks);
         thread::sleep(trouble.window());
     }
@@ -102,6 +103,7 @@ fn drive(mut running: Running, asks: &[Line], kill_after: Option<Duration>) -> R
 }
 
 fn hear(book: &mut Book, run: &Run, asks: &[Line]) {
+    book.cut_off += u64::from(run.was_killed());
     for line in run.stdout.lines() {
         let Ok(told) = serde_json::from_str::<Value>(line) else { continue };
         let asked = told["ask"].as_u64().and_then(|n| asks.get(usize::try_from(n).ok()?));

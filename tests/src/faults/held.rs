@@ -41,7 +41,7 @@ pub fn run(
     let mut old = Vec::new();
     for target in &targets {
         trouble.begin(&provider, system.scenario(), None)?;
-        let age = cut_off(system, chance, target)?;
+        let age = cut_off(system, chance, target, &mut book)?;
         if age >= SYNC_BOUND + SYNC_TAKES {
             old.push(target.clone());
         }
@@ -56,7 +56,7 @@ pub fn run(
 }
 
 /// Kills a call while its answer is held open; how old the answer was.
-fn cut_off(system: &dyn System, chance: &mut Chance, target: &String) -> Result<Duration> {
+fn cut_off(system: &dyn System, chance: &mut Chance, target: &String, book: &mut Book) -> Result<Duration> {
     let (provider, kind) = (system.provider(), system.scenario().kind);
     let before = provider.count(kind)?;
     let words = chance.words();
@@ -71,7 +71,7 @@ fn cut_off(system: &dyn System, chance: &mut Chance, target: &String) -> Result<
     let seen = Instant::now();
     thread::sleep(chance.between(Duration::ZERO, AGE_MAX));
     let age = seen.elapsed();
-    running.kill()?;
+    book.hear(&running.kill()?, ask.targets);
     Ok(age)
 }
 

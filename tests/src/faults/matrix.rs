@@ -1,8 +1,9 @@
 //! The matrix: which cells a profile has.
 
-use super::baselines::{self, PLAIN};
+use super::baselines::{self, PLAIN, PLAIN_NAME};
 use super::crowd::Crowd;
 use super::moments;
+use super::oncegate::FORGETFUL;
 use super::scenario;
 use super::trouble;
 use super::unit::{Part, Unit, Who};
@@ -29,7 +30,7 @@ impl Profile {
     /// All its units; the long ones come first, so that no lane is alone at the end.
     pub fn units(self) -> Vec<Unit> {
         let mut units: Vec<Unit> = trouble::ALL.iter().flat_map(|trouble| self.of_mode(trouble)).collect();
-        units.extend(control());
+        units.extend(controls());
         units.sort_by_key(|unit| std::cmp::Reverse(unit.cells(0).iter().map(|cell| unit.weight(cell)).sum::<u64>()));
         units
     }
@@ -57,7 +58,7 @@ impl Profile {
     fn volume(self) -> Part {
         match self {
             Self::Quick => Part::Volume(Volume { processes: 2, effects: 40, kills: 1, every: 20 }, 1),
-            Self::Full => Part::Volume(Volume { processes: 4, effects: 300, kills: 2, every: 40 }, 6),
+            Self::Full => Part::Volume(Volume { processes: 4, effects: 320, kills: 2, every: 40 }, 5),
         }
     }
 
@@ -72,19 +73,21 @@ impl Profile {
     }
 }
 
-/// A host that is broken on purpose: the oracle has to see it.
-fn control() -> Vec<Unit> {
+/// Hosts that are broken on purpose: the oracle has to see it.
+fn controls() -> Vec<Unit> {
     let modes = ["timeout after commit", "429 after commit", "truncated 2xx"];
-    let troubled = trouble::ALL.iter().filter(|trouble| modes.contains(&trouble.name));
-    troubled
-        .map(|trouble| Unit {
-            who: Who::Other(&PLAIN),
-            scenario: scenario::valued(),
-            trouble,
-            part: Part::Steps { moments: vec!["none", "answer received"], some: Some(2), times: 1 },
-        })
-        .collect()
+    let mut units = Vec::new();
+    for who in [Who::Other(&PLAIN), Who::Forgetful] {
+        for trouble in trouble::ALL.iter().filter(|trouble| modes.contains(&trouble.name)) {
+            let part = Part::Steps { moments: vec!["none", "answer received"], some: Some(2), times: 1 };
+            units.push(Unit { who: who.clone(), scenario: scenario::valued(), trouble, part });
+        }
+    }
+    units
 }
+
+/// Their names: each has to show duplicates.
+pub const CONTROLS: [&str; 2] = [PLAIN_NAME, FORGETFUL];
 
 /// Kill points that every library has, whatever it stores.
 const COMMON: [&str; 5] = ["none", "connect", "first byte", "answer received", "before the responded commit"];

@@ -14,6 +14,9 @@ use super::trouble::Trouble;
 use crate::client::Client;
 use crate::harness::{Guest, Harness, Options, Run, TENANT};
 
+/// The control that shows what the ledger is for: each call finds a new one.
+pub const FORGETFUL: &str = "oncegate, its ledger thrown away";
+
 /// Deadlines of a provider that hangs: a matrix meets thousands of them. A call of hundreds of effects
 /// is not answered before its end.
 const LIMITS: &str = "idle = \"600ms\"\nrequest-deadline = \"4s\"\nconnect-within = \"1s\"\n\
@@ -24,15 +27,16 @@ pub struct Oncegate {
     harness: Harness,
     scenario: &'static Scenario,
     _component: TempDir,
+    forgets: bool,
 }
 
 impl Oncegate {
-    /// A new ledger and a new provider. One clean effect is there: without a known object a lookup that
+    /// A new ledger and a new provider; one that `forgets` gets another new ledger for each call. One clean effect is there: without a known object a lookup that
     /// finds nothing proves nothing.
     ///
     /// # Errors
     /// Something is not built.
-    pub fn set(scenario: &'static Scenario, trouble: &Trouble) -> Result<Self> {
+    pub fn set(scenario: &'static Scenario, trouble: &Trouble, forgets: bool) -> Result<Self> {
         let example = Guest::example(scenario.name)?;
         let folder = tempfile::tempdir()?;
         let component = folder.path().join("edited.wasm");
@@ -40,9 +44,20 @@ impl Oncegate {
         fs::write(&component, edited(&fs::read(&example.component)?, &edits, trouble)?)?;
         let options = Options { limits: LIMITS.to_owned(), ..Options::default() };
         let harness = Harness::with(Guest { component, contract: example.contract }, options)?;
-        let set = Self { harness, scenario, _component: folder };
+        let set = Self { harness, scenario, _component: folder, forgets };
         set.know_one()?;
         Ok(set)
+    }
+
+    fn forget(&self) -> Result<()> {
+        for entry in fs::read_dir(self.harness.home())? {
+            let path = entry?.path();
+            if path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("ledger.redb")) {
+                if path.is_dir() { fs::remove_dir_all(path)? } else { fs::remove_file(path)? }
+            }
+        }
+        let run = self.harness.run(&["ledger", "init"])?;
+        if run.code == Some(0) { Ok(()) } else { bail!("a new ledger failed: {run:?}") }
     }
 
     fn know_one(&self) -> Result<()> {
@@ -76,7 +91,7 @@ fn edited(component: &[u8], edits: &[(&str, &str)], trouble: &Trouble) -> Result
 
 impl System for Oncegate {
     fn name(&self) -> &str {
-        "oncegate"
+        if self.forgets { FORGETFUL } else { "oncegate" }
     }
 
     fn ledger(&self) -> &str {
@@ -96,6 +111,9 @@ impl System for Oncegate {
     }
 
     fn call(&self, ask: &Ask) -> Result<Command> {
+        if self.forgets {
+            self.forget()?;
+        }
         let arguments = (self.scenario.arguments)(ask);
         Ok(self.harness.call(self.scenario.tool, &arguments, self.scenario.context))
     }

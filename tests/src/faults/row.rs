@@ -36,6 +36,10 @@ impl Cell {
 pub struct Tally {
     /// Effects that were asked for: the denominator.
     pub effects: u64,
+    /// Processes that were killed, or stopped and woken.
+    pub cut_off: u64,
+    /// Requests that met the provider's mode.
+    pub met: u64,
     /// Second effects at the provider.
     pub duplicates: u64,
     /// Receipts that were told, or received and older than the sync bound, and are not in the ledger.
@@ -54,6 +58,8 @@ impl Tally {
     /// Both together.
     pub fn add(&mut self, other: Self) {
         self.effects += other.effects;
+        self.cut_off += other.cut_off;
+        self.met += other.met;
         self.duplicates += other.duplicates;
         self.lost += other.lost;
         self.wrong += other.wrong;

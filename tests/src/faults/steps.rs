@@ -87,7 +87,7 @@ pub fn run(
     }
     trouble.end(&provider)?;
     if moment.name == "during recovery" {
-        cut_off_reconcile(system, moment, chance)?;
+        cut_off_reconcile(system, moment, chance, &mut book)?;
     }
     finish(system, chance, &mut book, &targets)?;
     book.judge(system)
@@ -125,6 +125,7 @@ fn stop(system: &dyn System, point: KillPoint, chance: &mut Chance, book: &mut B
     while state(sleeper.pid()).is_some_and(|state| !matches!(state, 'T' | 'Z')) && started.elapsed() < STOPS_WITHIN {
         thread::sleep(Duration::from_millis(2));
     }
+    book.cut_off += u64::from(state(sleeper.pid()) == Some('T'));
     let rival = Running::start(&mut system.call(&Ask { targets, words: &second, value: None })?)?;
     thread::sleep(chance.between(Duration::from_millis(50), STOPPED_MAX));
     let pid = i32::try_from(sleeper.pid()).ok().and_then(Pid::from_raw).context("no process")?;
@@ -153,12 +154,13 @@ fn state(pid: u32) -> Option<char> {
 }
 
 /// The reconcile after the crash crashes too.
-fn cut_off_reconcile(system: &dyn System, moment: &Moment, chance: &mut Chance) -> Result<()> {
+fn cut_off_reconcile(system: &dyn System, moment: &Moment, chance: &mut Chance, book: &mut Book) -> Result<()> {
     let Some(mut command) = system.reconcile() else { return Ok(()) };
     if let Some(point) = chance.one(&moment.points) {
         point.apply(&mut command)?;
     }
-    Running::start(&mut command)?.wait(ENDS_WITHIN)?;
+    let run = Running::start(&mut command)?.wait(ENDS_WITHIN)?;
+    book.cut_off += u64::from(run.was_killed());
     Ok(())
 }
 

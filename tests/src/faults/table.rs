@@ -20,7 +20,7 @@ pub struct Title<'a> {
     pub seed: u64,
 }
 
-const COLUMNS: &str = "effects | duplicates | lost | wrong | stuck | over-refusals | decisions";
+const COLUMNS: &str = "effects | cut off | met | duplicates | lost | wrong | stuck | over-refusals | decisions";
 
 /// Writes `table.md` and `rows.json` to that folder.
 ///
@@ -68,7 +68,7 @@ fn markdown(title: &Title, rows: &[Row]) -> String {
     sums(&mut text, "kill point", &ours, |row| row.cell.kill_point.clone());
     put!(text, "## Every cell\n");
     put!(text, "| system | ledger | tool | mode | kill point | callers | values | {COLUMNS} |");
-    put!(text, "|---|---|---|---|---|---:|---|---:|---:|---:|---:|---:|---:|---:|");
+    put!(text, "|---|---|---|---|---|---:|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|");
     for row in rows {
         let cell = &row.cell;
         put!(
@@ -88,15 +88,17 @@ fn markdown(title: &Title, rows: &[Row]) -> String {
 }
 
 const LEGEND: &str = "\
-`effects`: how many things were asked for, each by several calls in other words. `duplicates`: second effects, by the \
+`effects`: how many things were asked for, each by several calls in other words. `cut off`: processes that \
+were killed, or stopped and woken. `met`: requests that met the mode. `duplicates`: second effects, by the \
 provider's own count. `lost`: receipts that were told, or received and older than the sync bound, and are not in the \
 ledger. `wrong`: successes told without that effect's own receipt. `stuck`: neither settled nor in a person's hands after \
 the last reconcile and call. `over-refusals`: refused or sent to a person though nothing had happened or the answer was \
 known. `decisions`: effects that a person has to decide about. A cell's chances come from the seed and the cell's name. \
 Outages end before the last reconcile.\n\n\
 Kill points are system calls of one process a call: SIGKILL before and after each; `at random` kills processes with \
-hundreds of effects a call, three or more on one ledger, or one with many callers on one key. The plain tool is the \
-control: it is broken on purpose, and a table in which it is right proves nothing.\n";
+hundreds of effects a call, three or more on one ledger, or one with many callers on one key. The plain tool and \
+the Oncegate whose ledger is thrown away are controls: broken on purpose, so that a table in which they are right proves \
+nothing.\n";
 
 fn sums(text: &mut String, name: &str, rows: &[Row], group: impl Fn(&Row) -> String) {
     let mut groups: Vec<(String, Tally)> = Vec::new();
@@ -108,7 +110,7 @@ fn sums(text: &mut String, name: &str, rows: &[Row], group: impl Fn(&Row) -> Str
         }
     }
     put!(text, "| {name} | {COLUMNS} |");
-    put!(text, "|---|---:|---:|---:|---:|---:|---:|---:|");
+    put!(text, "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|");
     for (key, tally) in groups {
         put!(text, "| {key} | {} |", counts(&tally));
     }
@@ -116,6 +118,6 @@ fn sums(text: &mut String, name: &str, rows: &[Row], group: impl Fn(&Row) -> Str
 }
 
 fn counts(tally: &Tally) -> String {
-    let Tally { effects, duplicates, lost, wrong, stuck, over_refusals, decisions } = tally;
-    format!("{effects} | {duplicates} | {lost} | {wrong} | {stuck} | {over_refusals} | {decisions}")
+    let Tally { effects, cut_off, met, duplicates, lost, wrong, stuck, over_refusals, decisions } = tally;
+    format!("{effects} | {cut_off} | {met} | {duplicates} | {lost} | {wrong} | {stuck} | {over_refusals} | {decisions}")
 }

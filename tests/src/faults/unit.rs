@@ -7,7 +7,7 @@ use super::chance::Chance;
 use super::crowd::{self, Crowd};
 use super::held;
 use super::moments::{self, Moment};
-use super::oncegate::Oncegate;
+use super::oncegate::{FORGETFUL, Oncegate};
 use super::row::{Cell, Row, Tally};
 use super::scenario::Scenario;
 use super::steps::{self, Targets};
@@ -41,6 +41,8 @@ pub enum Part {
 pub enum Who {
     /// The built program.
     Oncegate,
+    /// The same, with its ledger thrown away before each call: a control.
+    Forgetful,
     /// A library or a plain tool.
     Other(&'static Library),
 }
@@ -90,6 +92,7 @@ impl Unit {
     fn system(&self) -> (&'static str, &'static str) {
         match &self.who {
             Who::Oncegate => ("oncegate", "redb"),
+            Who::Forgetful => (FORGETFUL, "redb"),
             Who::Other(library) => (library.name, library.ledger),
         }
     }
@@ -121,15 +124,18 @@ impl Unit {
             return Ok(());
         }
         let system: Box<dyn System> = match &self.who {
-            Who::Oncegate => Box::new(Oncegate::set(self.scenario, self.trouble)?),
+            Who::Oncegate => Box::new(Oncegate::set(self.scenario, self.trouble, false)?),
+            Who::Forgetful => Box::new(Oncegate::set(self.scenario, self.trouble, true)?),
             Who::Other(library) => Box::new(library.set(self.scenario)?),
         };
         let mut targets = Targets::of(self.scenario);
         let moments = self.moments(&*system, &mut targets)?;
         for cell in cells {
             let mut chance = Chance::of(seed, &cell.id());
+            let before = system.provider().met()?;
             let tally = self.cell(&*system, &cell, &moments, &mut chance, &mut targets);
-            let tally = tally.with_context(|| format!("the cell {}", cell.id()))?;
+            let mut tally = tally.with_context(|| format!("the cell {}", cell.id()))?;
+            tally.met = system.provider().met()? - before;
             report(Row { cell, tally })?;
         }
         Ok(())

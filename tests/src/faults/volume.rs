@@ -31,8 +31,8 @@ pub struct Volume {
 
 /// Calls of one process until it is done; the rest is for the end.
 const CALLS_MAX: usize = 40;
-/// A kill comes by then.
-const KILL_WITHIN: Duration = Duration::from_secs(3);
+/// A kill comes while this many milliseconds for each effect pass: sooner than the call ends.
+const KILL_MS_AN_EFFECT: u64 = 12;
 /// A call ends by then.
 const ENDS_WITHIN: Duration = Duration::from_secs(300);
 /// After an answer that something is open.
@@ -83,13 +83,14 @@ struct Wave<'a> {
 
 impl Wave<'_> {
     fn drive(&self, share: &[String], mut kills: usize, mut chance: Chance) -> Result<()> {
+        let within = Duration::from_millis(KILL_MS_AN_EFFECT * share.len() as u64);
         for _ in 0..CALLS_MAX {
             let words = chance.words();
             let ask = Ask { targets: share, words: &words, value: None };
             let running = Running::start(&mut self.system.call(&ask)?)?;
             let run = if kills > 0 {
                 kills -= 1;
-                thread::sleep(chance.between(Duration::from_millis(20), KILL_WITHIN));
+                thread::sleep(chance.between(Duration::from_millis(20), within));
                 running.kill()?
             } else {
                 running.wait(ENDS_WITHIN)?
