@@ -95,7 +95,8 @@ const COMMON: [&str; 5] = ["none", "connect", "first byte", "answer received", "
 /// The same small matrix for Oncegate and for others.
 pub fn beside(effects: usize) -> Vec<Unit> {
     let mut units = Vec::new();
-    let everyone = std::iter::once(Who::Oncegate).chain(baselines::ALL.iter().map(|library| Who::Other(library)));
+    let others = std::iter::once(&PLAIN).chain(&baselines::ALL).map(Who::Other);
+    let everyone = std::iter::once(Who::Oncegate).chain(others);
     for who in everyone {
         for trouble in &trouble::ALL {
             for scenario in scenario::ALL {

@@ -3,6 +3,7 @@
 
 use anyhow::{Context, Result, bail};
 
+use super::oracle::Book;
 use super::scenario::Ask;
 use super::system::System;
 use crate::harness::Run;
@@ -50,7 +51,7 @@ pub fn watch(system: &dyn System, target: &str) -> Result<Vec<Seen>> {
     let mut command = system.call(&Ask { targets: &targets, words: "watched", value: None })?;
     log_calls(&mut command, &log)?;
     let run = Run::of(&mut command)?;
-    if run.status()? != "done" {
+    if !Book::of(&targets).hear(&run, &targets) {
         bail!("the watched call failed: {run:?}");
     }
     read_calls(&log)

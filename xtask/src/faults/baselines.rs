@@ -10,8 +10,8 @@ use crate::guests::run;
 
 /// From PyPI.
 const PYTHON: [&str; 3] = ["effect-ledger==0.1.2", "exactly-once==0.2.1", "dbos==3.4.0"];
-/// From npm.
-const NODE: [&str; 2] = ["@restatedev/restate-server@1.7.12", "@restatedev/restate-sdk@1.17.2"];
+/// From npm; the SDK needs a newer Node than many machines have.
+const NODE: [&str; 3] = ["@restatedev/restate-server@1.7.12", "@restatedev/restate-sdk@1.17.2", "node@22.23.3"];
 
 /// Installs what is missing.
 pub(super) fn install(root: &Path) -> Result<()> {
