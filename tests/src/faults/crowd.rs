@@ -26,8 +26,14 @@ pub struct Crowd {
     pub keys: usize,
     /// They disagree about the bound value.
     pub mixed: bool,
+    /// Processes that are killed among them, one after the other.
+    pub kills: usize,
+    /// Times that all of it is done, with new keys.
+    pub rounds: usize,
 }
 
+/// So many last calls have a process each; more have one together.
+const ALONE_MAX: usize = 32;
 /// A process is ready by then.
 const READY_WITHIN: Duration = Duration::from_secs(60);
 /// It is killed while this many milliseconds for each caller pass, and these beside.
@@ -36,7 +42,7 @@ const KILL_MS: u64 = 100;
 /// All of its callers are answered by then.
 const ENDS_WITHIN: Duration = Duration::from_secs(300);
 
-/// One cell: a process that is killed, then one that runs to its end, then the last calls.
+/// One cell: processes that are killed, then one that runs to its end, then the last calls.
 ///
 /// # Errors
 /// A part of the machinery failed.
@@ -52,7 +58,8 @@ pub fn run(
     let provider = system.provider();
     let within = Duration::from_millis(KILL_MS + KILL_MS_A_CALLER * u64::from(crowd.callers) * crowd.keys as u64);
     trouble.begin(&provider, system.scenario(), Some(3))?;
-    for killed in [true, false] {
+    for n in 0..=crowd.kills {
+        let killed = n < crowd.kills;
         let asks = asks(system, crowd, chance, &targets);
         let Some(mut command) = system.crowd() else { break };
         let run = drive(Running::start(&mut command)?, &asks, killed.then(|| chance.between(Duration::ZERO, within)))?;
@@ -60,8 +67,15 @@ pub fn run(
         thread::sleep(trouble.window());
     }
     trouble.end(&provider)?;
+    let last = Crowd { callers: 1, ..crowd };
     if crowd.mixed {
         last_with_values(system, chance, &mut book, &targets)?;
+    } else if let (true, Some(mut command)) = (targets.len() > ALONE_MAX, system.crowd()) {
+        reconcile(system)?;
+        let asks = asks(system, last, chance, &targets);
+        hear(&mut book, &drive(Running::start(&mut command)?, &asks, None)?, &asks);
+        let open = book.open();
+        finish(system, chance, &mut book, &open)?;
     } else {
         finish(system, chance, &mut book, &targets)?;
     }

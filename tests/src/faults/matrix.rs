@@ -58,17 +58,19 @@ impl Profile {
     fn volume(self) -> Part {
         match self {
             Self::Quick => Part::Volume(Volume { processes: 2, effects: 40, kills: 1, every: 20 }, 1),
-            Self::Full => Part::Volume(Volume { processes: 4, effects: 320, kills: 2, every: 40 }, 5),
+            Self::Full => Part::Volume(Volume { processes: 4, effects: 320, kills: 2, every: 40 }, 4),
         }
     }
 
     fn crowd(self, clean: bool) -> Part {
-        let same = |callers, keys| Crowd { callers, keys, mixed: false };
+        let same = |callers, keys| Crowd { callers, keys, mixed: false, kills: 1, rounds: 1 };
         let mixed = |callers, keys| Crowd { mixed: true, ..same(callers, keys) };
+        // Without any idempotency of the provider's, in volume.
+        let many = Crowd { kills: 2, rounds: 4, ..same(2, 300) };
         match self {
-            Self::Quick if clean => Part::Crowd(vec![same(8, 4), same(64, 1), same(512, 1), mixed(8, 2)]),
-            Self::Quick => Part::Crowd(vec![same(8, 2), mixed(8, 1)]),
-            Self::Full => Part::Crowd(vec![same(8, 32), same(64, 8), same(512, 1), mixed(8, 16), mixed(64, 2)]),
+            Self::Quick if clean => Part::Crowd(vec![same(2, 40), same(8, 4), same(64, 1), same(512, 1), mixed(8, 2)]),
+            Self::Quick => Part::Crowd(vec![same(2, 10), same(8, 2), mixed(8, 1)]),
+            Self::Full => Part::Crowd(vec![many, same(8, 32), same(64, 8), same(512, 1), mixed(8, 16), mixed(64, 2)]),
         }
     }
 }
@@ -90,15 +92,17 @@ fn controls() -> Vec<Unit> {
 pub const CONTROLS: [&str; 2] = [PLAIN_NAME, FORGETFUL];
 
 /// Kill points that every library has, whatever it stores.
-const COMMON: [&str; 5] = ["none", "connect", "first byte", "answer received", "before the responded commit"];
+const COMMON: [&str; 4] = ["none", "first byte", "answer received", "before the responded commit"];
+/// Modes that tell others from us no more than those that stay.
+const ONLY_OURS: [&str; 5] = ["5xx before", "429 before", "refused", "reset before", "not the provider's answer"];
 
 /// The same small matrix for Oncegate and for others.
 pub fn beside(effects: usize) -> Vec<Unit> {
     let mut units = Vec::new();
     let others = std::iter::once(&PLAIN).chain(&baselines::ALL).map(Who::Other);
-    let everyone = std::iter::once(Who::Oncegate).chain(others);
-    for who in everyone {
-        for trouble in &trouble::ALL {
+    let everyone: Vec<Who> = std::iter::once(Who::Oncegate).chain(others).collect();
+    for trouble in trouble::ALL.iter().filter(|trouble| !ONLY_OURS.contains(&trouble.name)) {
+        for who in &everyone {
             for scenario in scenario::ALL {
                 let part = Part::Steps { moments: COMMON.to_vec(), some: Some(effects), times: 1 };
                 units.push(Unit { who: who.clone(), scenario, trouble, part });

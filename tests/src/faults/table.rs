@@ -1,5 +1,6 @@
 //! The results as a table for people and as lines for programs.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
@@ -61,6 +62,8 @@ fn markdown(title: &Title, rows: &[Row]) -> String {
     put!(text, "`{}`, seed {}.\n\n{LEGEND}", title.command, title.seed);
     put!(text, "## By system\n");
     sums(&mut text, "system", rows, |row| row.cell.system.clone());
+    across(&mut text, "Duplicates by mode", rows, |tally| tally.duplicates);
+    across(&mut text, "Stuck, or left to a person, by mode", rows, |tally| tally.stuck + tally.decisions);
     let ours: Vec<Row> = rows.iter().filter(|row| row.cell.system == "oncegate").cloned().collect();
     put!(text, "## Oncegate by mode\n");
     sums(&mut text, "mode", &ours, |row| row.cell.mode.clone());
@@ -99,6 +102,34 @@ Kill points are system calls of one process a call: SIGKILL before and after eac
 hundreds of effects a call, three or more on one ledger, or one with many callers on one key. The plain tool and \
 the Oncegate whose ledger is thrown away are controls: broken on purpose, so that a table in which they are right proves \
 nothing.\n";
+
+/// Systems beside each other; not where some have only a few of the modes.
+fn across(text: &mut String, heading: &str, rows: &[Row], count: impl Fn(&Tally) -> u64) {
+    let mut sums: BTreeMap<(&str, &str), Tally> = BTreeMap::new();
+    for row in rows {
+        sums.entry((&row.cell.mode, &row.cell.system)).or_default().add(row.tally);
+    }
+    let mut systems: Vec<&str> = rows.iter().map(|row| row.cell.system.as_str()).collect();
+    systems.dedup();
+    let modes: Vec<&str> = trouble::ALL.iter().map(|trouble| trouble.name).collect();
+    let met = modes.iter().filter(|mode| systems.iter().any(|system| sums.contains_key(&(*mode, *system))));
+    let met: Vec<&&str> = met.collect();
+    let whole = met.iter().all(|mode| systems.iter().all(|system| sums.contains_key(&(**mode, *system))));
+    if systems.len() < 2 || !whole {
+        return;
+    }
+    put!(text, "## {heading}\n\n| mode | {} |", systems.join(" | "));
+    put!(text, "|---|{}", "---:|".repeat(systems.len()));
+    for mode in met {
+        let cells: Vec<String> = systems
+            .iter()
+            .filter_map(|system| sums.get(&(*mode, *system)))
+            .map(|tally| format!("{} of {}", count(tally), tally.effects))
+            .collect();
+        put!(text, "| {mode} | {} |", cells.join(" | "));
+    }
+    put!(text, "");
+}
 
 fn sums(text: &mut String, name: &str, rows: &[Row], group: impl Fn(&Row) -> String) {
     let mut groups: Vec<(String, Tally)> = Vec::new();

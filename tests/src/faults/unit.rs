@@ -107,8 +107,9 @@ impl Unit {
             }
             Part::Volume(volume, waves) => (volume.processes * volume.effects * waves) as u64 * 20,
             Part::Crowd(crowds) => {
-                let keys = crowds.iter().find(|crowd| crowd.callers == cell.callers).map_or(1, |crowd| crowd.keys);
-                5_000 + u64::from(cell.callers) * keys as u64 * 20
+                let crowd = crowds.iter().find(|crowd| crowd.callers == cell.callers);
+                let keys = crowd.map_or(1, |crowd| crowd.keys * crowd.rounds * (crowd.kills + 2));
+                3_000 + u64::from(cell.callers) * keys as u64 * 10
             }
             Part::Held(count) => *count as u64 * 1_500,
         }
@@ -176,7 +177,11 @@ impl Unit {
                 let mixed = cell.values == "mixed";
                 let fits = |crowd: &&Crowd| crowd.callers == cell.callers && crowd.mixed == mixed;
                 let crowd = crowds.iter().find(fits).context("no such crowd")?;
-                crowd::run(system, self.trouble, *crowd, chance, targets)
+                let mut tally = Tally::default();
+                for _ in 0..crowd.rounds {
+                    tally.add(crowd::run(system, self.trouble, *crowd, chance, targets)?);
+                }
+                Ok(tally)
             }
             Part::Held(count) => held::run(system, self.trouble, *count, chance, targets),
         }
