@@ -38,8 +38,8 @@ struct Args {
     /// Go on where the last run with this profile and seed ended
     #[arg(long)]
     resume: bool,
-    /// Units that run beside each other
-    #[arg(long, default_value_t = 3)]
+    /// Units that run beside each other; most of the time they wait for a provider that hangs
+    #[arg(long, default_value_t = 5)]
     lanes: usize,
     /// Where `table.md` and `rows.json` go
     #[arg(long)]

@@ -58,18 +58,19 @@ pub fn run(
     let provider = system.provider();
     let within = Duration::from_millis(KILL_MS + KILL_MS_A_CALLER * u64::from(crowd.callers) * crowd.keys as u64);
     trouble.begin(&provider, system.scenario(), Some(3))?;
+    let mut done = Vec::new();
     for n in 0..=crowd.kills {
         let killed = n < crowd.kills;
         let asks = asks(system, crowd, chance, &targets);
         let Some(mut command) = system.crowd() else { break };
         let run = drive(Running::start(&mut command)?, &asks, killed.then(|| chance.between(Duration::ZERO, within)))?;
-        hear(&mut book, &run, &asks);
+        done.extend(hear(&mut book, &run, &asks));
         thread::sleep(trouble.window());
     }
     trouble.end(&provider)?;
     let last = Crowd { callers: 1, ..crowd };
     if crowd.mixed {
-        last_with_values(system, chance, &mut book, &targets)?;
+        last_with_values(system, chance, &mut book, &targets, done)?;
     } else if let (true, Some(mut command)) = (targets.len() > ALONE_MAX, system.crowd()) {
         reconcile(system)?;
         let asks = asks(system, last, chance, &targets);
@@ -82,8 +83,10 @@ pub fn run(
     book.judge(system)
 }
 
+/// One caller.
 struct Line {
     target: String,
+    value: Option<u64>,
     text: String,
 }
 
@@ -95,7 +98,7 @@ fn asks(system: &dyn System, crowd: Crowd, chance: &mut Chance, targets: &[Strin
             let words = chance.words();
             let value = if crowd.mixed { chance.one(values).copied() } else { None };
             let ask = Ask { targets: std::slice::from_ref(target), words: &words, value };
-            lines.push(Line { target: target.clone(), text: system.line(&ask) });
+            lines.push(Line { target: target.clone(), value, text: system.line(&ask) });
         }
     }
     lines
@@ -116,35 +119,55 @@ fn drive(mut running: Running, asks: &[Line], kill_after: Option<Duration>) -> R
     }
 }
 
-fn hear(book: &mut Book, run: &Run, asks: &[Line]) {
+/// Takes all answers; those of callers with a value of their own that were told as done.
+fn hear(book: &mut Book, run: &Run, asks: &[Line]) -> Vec<(String, u64)> {
     book.cut_off += u64::from(run.was_killed());
+    let mut done = Vec::new();
     for line in run.stdout.lines() {
         let Ok(told) = serde_json::from_str::<Value>(line) else { continue };
         let asked = told["ask"].as_u64().and_then(|n| asks.get(usize::try_from(n).ok()?));
-        if let Some(asked) = asked {
-            book.hear_one(&told["outcome"], std::slice::from_ref(&asked.target));
-        }
+        let Some(Line { target, value, .. }) = asked else { continue };
+        let success = book.hear_one(&told["outcome"], std::slice::from_ref(target));
+        done.extend(value.filter(|_| success).map(|value| (target.clone(), value)));
     }
+    done
 }
 
-/// The last callers know what was decided: they ask with the value of the effect that there is.
-fn last_with_values(system: &dyn System, chance: &mut Chance, book: &mut Book, targets: &[String]) -> Result<()> {
+/// The value of each target's effect, by the provider's account.
+fn values(system: &dyn System) -> Result<BTreeMap<String, u64>> {
+    let made = system.provider().effects()?;
+    let values = made.iter().filter_map(|effect| {
+        let target = (system.scenario().target_of)(&effect.object)?;
+        Some((target.to_owned(), effect.object["amount"].as_u64()?))
+    });
+    Ok(values.collect())
+}
+
+/// The last callers know what was decided: they ask with the value of the effect that there is. A caller
+/// with any other value hears of no success: that effect was never made.
+fn last_with_values(
+    system: &dyn System,
+    chance: &mut Chance,
+    book: &mut Book,
+    targets: &[String],
+    mut done: Vec<(String, u64)>,
+) -> Result<()> {
     reconcile(system)?;
-    let values: BTreeMap<String, u64> = system
-        .provider()
-        .effects()?
-        .iter()
-        .filter_map(|effect| {
-            let target = (system.scenario().target_of)(&effect.object)?;
-            Some((target.to_owned(), effect.object["amount"].as_u64()?))
-        })
-        .collect();
+    let decided = values(system)?;
     for target in targets {
-        let words = chance.words();
-        let value = values.get(target).copied().or(system.scenario().values.first().copied());
+        let ours = decided.get(target).copied().or(system.scenario().values.first().copied());
+        let others = system.scenario().values.iter().copied().filter(|value| Some(*value) != ours);
         let targets = std::slice::from_ref(target);
-        let run = Running::start(&mut system.call(&Ask { targets, words: &words, value })?)?.wait(ENDS_WITHIN)?;
-        book.hear(&run, targets);
+        for value in others.take(1).chain(ours) {
+            let words = chance.words();
+            let ask = Ask { targets, words: &words, value: Some(value) };
+            let run = Running::start(&mut system.call(&ask)?)?.wait(ENDS_WITHIN)?;
+            if book.hear(&run, targets) {
+                done.push((target.clone(), value));
+            }
+        }
     }
+    let made = values(system)?;
+    book.wrong += done.iter().filter(|(target, value)| made.get(target) != Some(value)).count() as u64;
     Ok(())
 }

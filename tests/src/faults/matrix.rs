@@ -58,7 +58,7 @@ impl Profile {
     fn volume(self) -> Part {
         match self {
             Self::Quick => Part::Volume(Volume { processes: 2, effects: 40, kills: 1, every: 20 }, 1),
-            Self::Full => Part::Volume(Volume { processes: 4, effects: 320, kills: 2, every: 40 }, 4),
+            Self::Full => Part::Volume(Volume { processes: 4, effects: 320, kills: 2, every: 40 }, 3),
         }
     }
 
@@ -66,7 +66,7 @@ impl Profile {
         let same = |callers, keys| Crowd { callers, keys, mixed: false, kills: 1, rounds: 1 };
         let mixed = |callers, keys| Crowd { mixed: true, ..same(callers, keys) };
         // Without any idempotency of the provider's, in volume.
-        let many = Crowd { kills: 2, rounds: 4, ..same(2, 300) };
+        let many = Crowd { kills: 2, rounds: 6, ..same(2, 350) };
         match self {
             Self::Quick if clean => Part::Crowd(vec![same(2, 40), same(8, 4), same(64, 1), same(512, 1), mixed(8, 2)]),
             Self::Quick => Part::Crowd(vec![same(2, 10), same(8, 2), mixed(8, 1)]),

@@ -35,6 +35,8 @@ pub struct Book {
     subjects: BTreeMap<String, Subject>,
     /// Counted already: receipts that were lost by the time of a kill.
     pub lost: u64,
+    /// Counted already: successes told to a caller whose bound value was never sent.
+    pub wrong: u64,
     /// Processes that did not end by themselves.
     pub cut_off: u64,
 }
@@ -43,7 +45,7 @@ impl Book {
     /// For these targets.
     pub fn of(targets: &[String]) -> Self {
         let subjects = targets.iter().map(|target| (target.clone(), Subject::default())).collect();
-        Self { subjects, lost: 0, cut_off: 0 }
+        Self { subjects, lost: 0, wrong: 0, cut_off: 0 }
     }
 
     /// Takes what a process said before its end; a killed one may have said nothing. True for success.
@@ -111,7 +113,7 @@ impl Book {
         for row in rows.iter().flatten() {
             held.insert(target_of(&row.label).unwrap_or_default(), row);
         }
-        let mut tally = Tally { lost: self.lost, cut_off: self.cut_off, ..Tally::default() };
+        let mut tally = Tally { lost: self.lost, wrong: self.wrong, cut_off: self.cut_off, ..Tally::default() };
         for (target, subject) in &self.subjects {
             let objects = objects.get(target.as_str()).map(Vec::as_slice).unwrap_or_default();
             let row = held.get(target.as_str()).copied();
