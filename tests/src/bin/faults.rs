@@ -1,6 +1,6 @@
 //! The fault matrix as a program; `cargo xtask faults` builds what it needs and runs it.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 use oncegate_tests::faults::matrix::{CONTROLS, Profile, beside};
@@ -32,7 +32,7 @@ struct Args {
     /// Decides all chances
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Only this mode, kill point, tool or system; may be given more than once
+    /// Only this mode, kill point, tool, system, or `mixed` values; may be given more than once
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
     /// Go on where the last run with this profile and seed ended
@@ -84,8 +84,9 @@ impl Work {
         let done = known(&file)?;
         let state = fs::OpenOptions::new().create(true).append(true).open(&file)?;
         let mut weights = BTreeMap::new();
+        let wanted = wanted(&args.only, &units.iter().flat_map(|unit| unit.cells(args.seed)).collect::<Vec<_>>())?;
         for unit in &units {
-            let cells = unit.cells(args.seed).into_iter().filter(|cell| wanted(args, cell));
+            let cells = unit.cells(args.seed).into_iter().filter(|cell| wanted.contains(&cell.id()));
             weights.extend(cells.map(|cell| (cell.id(), unit.weight(&cell))));
         }
         let bar = bar(weights.values().sum());
@@ -165,8 +166,27 @@ fn known(file: &PathBuf) -> Result<BTreeMap<String, Row>> {
     Ok(known)
 }
 
-fn wanted(args: &Args, cell: &Cell) -> bool {
-    args.only.iter().all(|name| [&cell.mode, &cell.kill_point, &cell.scenario, &cell.system].contains(&name))
+/// What a cell is known by to people.
+fn names(cell: &Cell) -> [&str; 5] {
+    [&cell.mode, &cell.kill_point, &cell.scenario, &cell.system, &cell.values]
+}
+
+/// Two modes are one or the other; a mode and a kill point are both.
+fn wanted(only: &[String], cells: &[Cell]) -> Result<BTreeSet<String>> {
+    for name in only {
+        if !cells.iter().any(|cell| names(cell).contains(&name.as_str())) {
+            let modes: BTreeSet<&str> = cells.iter().map(|cell| cell.mode.as_str()).collect();
+            bail!("--only {name:?}: no cell has this name; the modes are {modes:?}");
+        }
+    }
+    let asked: [Vec<&String>; 5] = std::array::from_fn(|kind| {
+        only.iter().filter(|name| cells.iter().any(|cell| names(cell)[kind] == name.as_str())).collect()
+    });
+    let fits = |cell: &&Cell| {
+        let named = names(cell).into_iter().zip(&asked);
+        named.into_iter().all(|(name, asked)| asked.is_empty() || asked.iter().any(|asked| *asked == name))
+    };
+    Ok(cells.iter().filter(fits).map(Cell::id).collect())
 }
 
 /// The work is measured in milliseconds that it is expected to take.
