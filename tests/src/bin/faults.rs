@@ -56,7 +56,8 @@ fn main() -> Result<ExitCode> {
     let rows = work.rows();
     let title = if args.baselines { "Oncegate beside others" } else { "The fault matrix" };
     let mode = if args.baselines { "--baselines".to_owned() } else { format!("--profile {}", args.profile.name()) };
-    let command = format!("cargo xtask faults {mode}");
+    let only: String = args.only.iter().map(|name| format!(" --only \"{name}\"")).collect();
+    let command = format!("cargo xtask faults {mode}{only}");
     table::write(&args.out, &Title { heading: title, command: &command, seed: args.seed }, &rows)?;
     ended?;
     Ok(verdict(&args, &rows))

@@ -51,7 +51,7 @@ impl Profile {
         let moments = moments::NAMES.to_vec();
         match self {
             Self::Quick => Part::Steps { moments, some: Some(1), times: 1 },
-            Self::Full => Part::Steps { moments, some: None, times: 2 },
+            Self::Full => Part::Steps { moments, some: None, times: 1 },
         }
     }
 
