@@ -44,7 +44,7 @@ fn lists_down(harness: &Harness, lists_down: bool) {
 }
 
 /// The refunds tool under another contract; the folder holds its component.
-fn changed(changes: &[(&str, &str)]) -> (Guest, TempDir) {
+pub(crate) fn changed(changes: &[(&str, &str)]) -> (Guest, TempDir) {
     let mut contract = Guest::example("refunds").unwrap().contract;
     for (old, new) in changes {
         assert!(contract.contains(old), "the contract has no {old}");
@@ -54,13 +54,13 @@ fn changed(changes: &[(&str, &str)]) -> (Guest, TempDir) {
     (packed(folder.path(), &contract), folder)
 }
 
-fn digest(guest: &Guest) -> String {
+pub(crate) fn digest(guest: &Guest) -> String {
     let component = fs::read(&guest.component).unwrap();
     Sha256::digest(component).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Changes the policy and returns what it was.
-fn change_policy(harness: &Harness, old: &str, new: &str) -> String {
+pub(crate) fn change_policy(harness: &Harness, old: &str, new: &str) -> String {
     let file = harness.home().join("policy.toml");
     let policy = fs::read_to_string(&file).unwrap();
     assert!(policy.contains(old), "the policy has no {old}");
@@ -320,7 +320,7 @@ fn forty_first_calls_at_once_are_forty_refunds() {
 // Clocks that are not right.
 
 /// The library that moves a program's clock, compiled into this folder.
-fn clock(folder: &Path) -> PathBuf {
+pub(crate) fn clock(folder: &Path) -> PathBuf {
     let (source, library) = (Path::new(env!("CARGO_MANIFEST_DIR")).join("shim/clock.c"), folder.join("clock.so"));
     let status = Command::new("cc").args(["-O1", "-shared", "-fPIC", "-o"]).args([&library, &source]).status();
     assert!(status.unwrap().success(), "cc cannot compile {}", source.display());

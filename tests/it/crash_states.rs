@@ -25,12 +25,12 @@ const STOPPED_FOR: Duration = Duration::from_millis(1_500);
 const OVERDUE: Duration = Duration::from_secs(36);
 
 /// The lookup may conclude soon that nothing happened, if only the sender is known to have stopped.
-struct Soon {
-    harness: Harness,
+pub(crate) struct Soon {
+    pub(crate) harness: Harness,
     _folder: TempDir,
 }
 
-fn soon() -> Soon {
+pub(crate) fn soon() -> Soon {
     let contract = Guest::example("refunds").unwrap().contract;
     let short = contract.replace("absent-after = \"90s\"", "absent-after = \"300ms\"");
     let folder = tempfile::tempdir().unwrap();
@@ -46,7 +46,7 @@ fn refunds(harness: &Harness) -> usize {
 }
 
 /// A process that stops itself at that point of a refund of R-2.
-fn stopped(harness: &Harness, point: KillPoint) -> Running {
+pub(crate) fn stopped(harness: &Harness, point: KillPoint) -> Running {
     let mut command = harness.call(TOOL, &refund("R-2", "the one that stops"), &[]);
     let point = KillPoint { signal: Signal::Stop, ..point };
     point.apply(&mut command).unwrap();
@@ -55,7 +55,7 @@ fn stopped(harness: &Harness, point: KillPoint) -> Running {
     running
 }
 
-fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+pub(crate) fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     let started = Instant::now();
     while !is_so() {
         assert!(started.elapsed() < LONG, "not within {LONG:?}: {what}");
@@ -69,14 +69,14 @@ fn state(pid: u32) -> Option<char> {
     stat.rsplit(") ").next()?.chars().next()
 }
 
-fn signal(running: &Running, name: &str) {
+pub(crate) fn signal(running: &Running, name: &str) {
     let pid = running.pid().to_string();
     let status = Command::new("kill").args(["-s", name, &pid]).status();
     assert!(status.unwrap().success(), "{name} {pid}");
 }
 
 /// A process that has the ledger and lives: a call whose provider hangs, under a patient policy.
-fn owner(harness: &Harness) -> Running {
+pub(crate) fn owner(harness: &Harness) -> Running {
     let policy = fs::read_to_string(harness.home().join("policy.toml")).unwrap();
     let patient = policy
         .replace("request-deadline = \"2s\"", "request-deadline = \"90s\"")

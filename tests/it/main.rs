@@ -1,13 +1,21 @@
 //! The program and the tools around it, from outside. One module for each subject.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
+mod accounts;
 mod agent;
 mod attacks;
 mod bad_input;
 mod bad_ledgers;
 mod book;
 mod campaign;
+mod closed_table;
 mod crash_states;
+mod disk_faults;
+mod disk_images;
+mod disk_power;
+mod disk_verify;
+mod ensure;
+mod epochs;
 mod hostile;
 mod killat;
 mod kills;
@@ -16,8 +24,17 @@ mod localstripe;
 mod owners;
 mod provider;
 mod raw_answers;
+mod receipts;
+mod recipes;
 mod reconcile;
+mod relay;
 mod rephrase;
+mod retention;
+mod senders;
 mod sequence;
+mod settling;
 mod tidy;
+mod triggers;
+mod two_step;
+mod verbs;
 mod versions;

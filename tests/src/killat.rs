@@ -5,10 +5,10 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
 
-use anyhow::{Context, Result, anyhow, bail};
-use sha2::{Digest, Sha256};
+use anyhow::{Context, Result};
+
+use crate::shim;
 
 /// A kind of call that the shim counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,34 +140,6 @@ fn seen(line: &str) -> Result<Seen> {
     Ok(Seen { pid: next()?.parse()?, call: next()?.to_owned(), nth: next()?.parse()?, what: next()?.to_owned() })
 }
 
-/// The compiled shim; made at the first use in a process, kept under its source's digest.
-fn shim() -> Result<&'static Path> {
-    static SHIM: OnceLock<std::result::Result<PathBuf, String>> = OnceLock::new();
-    SHIM.get_or_init(|| compile().map_err(|error| format!("{error:#}")))
-        .as_deref()
-        .map_err(|message| anyhow!("the kill shim: {message}"))
-}
-
-fn compile() -> Result<PathBuf> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("shim/killat.c");
-    let text = fs::read(&source)?;
-    let digest: String = Sha256::digest(&text)[..8].iter().map(|byte| format!("{byte:02x}")).collect();
-    let folder = std::env::temp_dir();
-    let library = folder.join(format!("oncegate-killat-{digest}.so"));
-    if library.exists() {
-        return Ok(library);
-    }
-    // Tests run side by side: each compiles its own, the rename decides.
-    let own = tempfile::Builder::new().suffix(".so").tempfile_in(folder)?;
-    let status = Command::new("cc")
-        .args(["-O1", "-shared", "-fPIC", "-o"])
-        .args([own.path(), &source])
-        .arg("-ldl")
-        .status()
-        .context("there is no C compiler `cc`")?;
-    if !status.success() {
-        bail!("cc ended with {status}");
-    }
-    own.persist(&library)?;
-    Ok(library)
+fn shim() -> Result<PathBuf> {
+    shim::library("killat")
 }

@@ -2,9 +2,12 @@
 //! controls, a harness that runs the built `oncegate`, and a shim that kills it at a system call.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests"))]
 
+pub mod appends;
+pub mod baddisk;
 pub mod client;
 pub mod faults;
 pub mod harness;
 pub mod killat;
 pub mod localstripe;
 pub mod provider;
+pub mod shim;

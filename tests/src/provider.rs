@@ -10,14 +10,16 @@
 //! | `POST /_control {"clear": true}` | forgets the rules |
 //! | `POST /_seed {"returns": [{"id": "R-1", "charge": "ch_1", "amount": 100, "status": "received"}]}` | adds or replaces objects |
 //! | `POST /_reset` | forgets everything |
-//! | `GET /_effects` | `{"counts": {"refund": 1, "email": 0, "note": 0}, "effects": […]}`: the oracle |
+//! | `GET /_effects` | `{"counts": {"refund": 1, "email": 0, …}, "effects": […]}`: the oracle |
 //! | `GET /_met` | how many requests a mode spoiled |
 //! | `GET /_log` | every request of the business with its mode and the effects it caused |
 
 mod answer;
+mod datasets;
 pub mod domains;
 pub mod http;
 pub mod mode;
+mod posts;
 
 use std::io::{self, BufReader};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -195,7 +197,9 @@ impl Shared {
             }
             ("GET", "/_log") => Ok(json!(inside.log)),
             ("POST", "/_reset") => {
+                let forgotten = inside.world.forgotten + inside.world.effects.len();
                 *inside = Inside::default();
+                inside.world.forgotten = forgotten;
                 Ok(json!({}))
             }
             ("POST", "/_seed") => inside.world.seed(&body).map(|()| json!({})),

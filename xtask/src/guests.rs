@@ -38,6 +38,8 @@ const BUILDS: &[Build] = &[
     build("campaign"),
     build("notes"),
     build("orders"),
+    build("posts"),
+    build("datasets"),
     Build { workspace: "tests/guests", ..build("hostile") },
     Build {
         workspace: "guest-examples",

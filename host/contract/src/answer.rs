@@ -51,17 +51,18 @@ pub enum Verdict {
 
 /// Classifies an answer by the operation's conditions.
 ///
-/// An answer that meets conditions of two kinds, or none, or that is not complete, is `Unknown`.
-/// Never panics, whatever the bytes.
+/// An answer that meets conditions of two kinds, or none, or that is not complete, is `Unknown`. One
+/// exception: an answer that was cut off behind a whole document which meets `accepted-when` says
+/// `Issued`; that claims no success and permits no resend. Never panics, whatever the bytes.
 pub fn classify(operation: &Operation, answer: &Answer) -> Verdict {
     if operation.effect == EffectClass::None {
         return unknown("the operation has no effect to classify");
     }
-    if !answer.complete {
-        return unknown("the answer did not come to its end");
-    }
     let body = parse_json(&answer.body);
     let body = body.as_ref();
+    if !answer.complete {
+        return cut_off(operation, answer, body.ok());
+    }
     let holds = |conditions| condition::any(conditions, answer.status, body.ok());
     let (done, accepted) = (holds(&operation.done_when), holds(&operation.accepted_when));
     let (refused, duplicate) = (holds(&operation.no_effect_when), holds(&operation.duplicate_when));
@@ -72,16 +73,37 @@ pub fn classify(operation: &Operation, answer: &Answer) -> Verdict {
         return Verdict::NoEffect { reason: reason(operation, answer.status, body.ok()) };
     }
     if duplicate {
-        return unknown("the provider swallowed a repeat; the settle lookup must show whose effect it is");
+        return unknown(match operation.settle {
+            Some(_) => "the provider swallowed a repeat; the settle lookup must show whose effect it is",
+            None => "the provider swallowed a repeat, and there is no settle lookup to show whose effect it is",
+        });
     }
     if accepted {
-        return Verdict::Issued { receipt: body.ok().and_then(|b| receipt(operation.receipt.as_ref()?, b).ok()) };
+        return issued(operation, body.ok());
     }
     happened(operation, answer, done, body)
 }
 
+fn issued(operation: &Operation, body: Option<&Json>) -> Verdict {
+    Verdict::Issued { receipt: body.and_then(|b| receipt(operation.receipt.as_ref()?, b).ok()) }
+}
+
+/// The end of the answer is missing; it may still hold the one copy of a token.
+fn cut_off(operation: &Operation, answer: &Answer, body: Option<&Json>) -> Verdict {
+    // A number or a word may go on in what is missing; a closed bracket may not.
+    let whole = body.filter(|body| body.is_object() || body.is_array());
+    let holds = |conditions| condition::any(conditions, answer.status, whole);
+    let others = [&operation.done_when, &operation.no_effect_when, &operation.duplicate_when];
+    if whole.is_some() && holds(&operation.accepted_when) && !others.into_iter().any(holds) {
+        return issued(operation, whole);
+    }
+    unknown("the answer did not come to its end")
+}
+
 fn happened(operation: &Operation, answer: &Answer, done: bool, body: Result<&Json, &String>) -> Verdict {
-    if !done && (!operation.done_when.is_empty() || answer.status / 100 != 2) {
+    // What another operation completes is done by that one; no 2xx of its own says so by default.
+    let by_default = operation.done_when.is_empty() && operation.completed_by.is_none() && answer.status / 100 == 2;
+    if !done && !by_default {
         return if operation.status_is_proof.contains(&answer.status) {
             proven_by_status(operation, answer, body.ok())
         } else {

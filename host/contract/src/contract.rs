@@ -92,24 +92,9 @@ impl Contract {
         let mut found = Vec::new();
         for (name, operation) in &self.operations {
             let mut note = |key: &str, why: &str| found.push((format!("operation.{name}.{key}"), why.to_owned()));
-            if operation.completes.is_some() {
-                note("completes", "completing operations are not run by this version of the host");
-            }
-            if operation.revokes.is_some() {
-                note("revokes", "undoing operations are not linked to what they undo by this version of the host");
-            }
-            if operation.undone_by.is_some() {
-                note("undone-by", "undoing operations are not linked to what they undo by this version of the host");
-            }
-            if !operation.was.is_empty() {
-                note("was", "earlier recipes are not looked up by this version of the host");
-            }
             for (i, field) in operation.fields.iter().enumerate() {
                 if field.source == Source::Plan {
                     note(&format!("fields[{i}].from"), "plans do not exist in this version of the host");
-                }
-                if field.pin {
-                    note(&format!("fields[{i}].pin"), "pins are not kept by this version of the host");
                 }
             }
         }
@@ -140,5 +125,6 @@ fn facts(operation: &Operation) -> Vec<&str> {
     if let Some(scope) = operation.repeat {
         names.extend(["sequence", scope.as_str()]);
     }
+    names.extend(operation.fields.iter().any(|field| field.pin).then_some("trigger"));
     names
 }

@@ -145,18 +145,12 @@ pub fn former_recipes(operation: &Operation) -> Vec<[u8; 32]> {
     operation.was.iter().map(digest).collect()
 }
 
-/// The keys that the earlier recipes under `was` give to the same call, at every one of which a row
-/// may already answer.
+/// The same call as the earlier recipes under `was` resolve it, each with the operation of then.
 ///
 /// # Errors
 /// As [`crate::resolve`]: an earlier key that cannot be made is not the same as one without a row.
-pub fn former_keys(
-    operation: &Operation,
-    owner: &Owner<'_>,
-    sources: &Sources<'_>,
-    epoch: u32,
-) -> Result<Vec<EffectKey>, FieldError> {
-    let key = |former: &FormerRecipe| {
+pub fn formers(operation: &Operation, sources: &Sources<'_>) -> Result<Vec<(Operation, Resolved)>, FieldError> {
+    let resolved = |former: &FormerRecipe| {
         let earlier = Operation {
             action: Some(former.action.clone()),
             fields: former.fields.clone(),
@@ -166,9 +160,24 @@ pub fn former_keys(
         let declared = sources.given.iter().filter(|(name, _)| earlier.field(name).is_some());
         let given: Vec<_> = declared.cloned().collect();
         let resolved = resolve(&earlier, &Sources { given: &given, ..*sources })?;
-        effect_key(&earlier, owner, &resolved, epoch)
+        Ok((earlier, resolved))
     };
-    operation.was.iter().map(key).collect()
+    operation.was.iter().map(resolved).collect()
+}
+
+/// The keys that the earlier recipes under `was` give to the same call, at every one of which a row
+/// may already answer.
+///
+/// # Errors
+/// As [`formers`].
+pub fn former_keys(
+    operation: &Operation,
+    owner: &Owner<'_>,
+    sources: &Sources<'_>,
+    epoch: u32,
+) -> Result<Vec<EffectKey>, FieldError> {
+    let earlier = formers(operation, sources)?;
+    earlier.iter().map(|(operation, resolved)| effect_key(operation, owner, resolved, epoch)).collect()
 }
 
 fn encode_recipe(action: &str, parts: &[&Field], repeat: Option<SequenceScope>) -> [u8; 32] {

@@ -80,7 +80,7 @@ pub use field::{Currency, Field, Role, Rule, Source, ValueKind};
 pub use fingerprint::{Fingerprint, fingerprint};
 pub use fits::{Interface, fits};
 pub use json::parse_json;
-pub use key::{EffectKey, Owner, downstream_key, effect_key, former_keys, former_recipes, recipe};
+pub use key::{EffectKey, Owner, downstream_key, effect_key, former_keys, former_recipes, formers, recipe};
 pub use label::{generated_digest, label, safe_text};
 pub use lint::{Lint, lint};
 pub use normalize::{Normalizer, normalize};

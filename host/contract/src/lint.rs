@@ -21,6 +21,7 @@ pub fn lint(contract: &Contract) -> Vec<Lint> {
     for operation in contract.operations.values() {
         if operation.effect == EffectClass::Keyed {
             keyed(operation, &mut found);
+            related(contract, operation, &mut found);
         }
         let used = contract.tools.values().any(|tool| tool.operations.contains(&operation.name));
         let settles =
@@ -31,6 +32,20 @@ pub fn lint(contract: &Contract) -> Vec<Lint> {
         }
     }
     found
+}
+
+/// What an operation says of another one.
+fn related(contract: &Contract, operation: &Operation, found: &mut Vec<Lint>) {
+    let place = |key: &str| format!("operation.{}{key}", operation.name);
+    if operation.completes.is_some() && operation.complete_within.is_none() {
+        let message = "no complete-within: what is issued waits for ever, and is never shown as stranded";
+        found.push(note("no-complete-within", place(".completes"), message));
+    }
+    let undone = operation.revokes.as_ref().and_then(|revokes| contract.operations.get(&revokes.operation));
+    if undone.is_some_and(|undone| undone.undone_by.as_ref() != Some(&operation.name)) {
+        let message = "what it revokes does not name it in undone-by, so a reviewer reads that effect as irreversible";
+        found.push(note("undoing-unnamed", place(".revokes"), message));
+    }
 }
 
 fn note(code: &'static str, place: String, message: &str) -> Lint {

@@ -193,8 +193,10 @@ pub struct Operation {
     pub repeat: Option<SequenceScope>,
     /// The operation whose effect this one makes final.
     pub completes: Option<String>,
-    /// How long that is possible.
+    /// How long that is possible, from the first dispatch of that effect.
     pub complete_within: Option<Duration>,
+    /// The operation that makes an effect of this one final: its `completes` names this one.
+    pub completed_by: Option<String>,
     /// Run the settle lookup before the first dispatch.
     pub ensure: bool,
     /// Earlier recipes of the key.

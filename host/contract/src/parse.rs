@@ -61,9 +61,20 @@ fn read(document: &Table<'_>) -> Parts {
     let mut broken = BTreeSet::new();
     let endpoints = entries(document.get("endpoint"), &mut broken, |_, table| endpoint(table));
     let tools = entries(document.get("tool"), &mut broken, |_, table| tool(table));
-    let operations = entries(document.get("operation"), &mut broken, operation::read);
+    let mut operations = entries(document.get("operation"), &mut broken, operation::read);
     document.finish();
+    link_completions(&mut operations);
     Parts { component, endpoints, tools, operations, broken }
+}
+
+/// Lets each operation know which one completes it; a second one is an error of the checks.
+fn link_completions(operations: &mut BTreeMap<String, Operation>) {
+    let completing = operations.values().filter_map(|o| Some((o.name.clone(), o.completes.clone()?)));
+    for (name, target) in completing.collect::<Vec<_>>() {
+        if let Some(target) = operations.get_mut(&target) {
+            target.completed_by.get_or_insert(name);
+        }
+    }
 }
 
 fn entries<'a, T>(

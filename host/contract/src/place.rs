@@ -223,6 +223,23 @@ pub struct PathTemplate {
 }
 
 impl PathTemplate {
+    /// Whether two templates are of one path, whatever their placeholders are called.
+    #[must_use]
+    pub fn is_like(&self, other: &Self) -> bool {
+        let alike = |(one, other): (&PathPiece, &PathPiece)| match (one, other) {
+            (PathPiece::Placeholder(_), PathPiece::Placeholder(_)) => true,
+            (one, other) => one == other,
+        };
+        let segments = self.segments.len() == other.segments.len();
+        segments
+            && self.query == other.query
+            && self
+                .segments
+                .iter()
+                .zip(&other.segments)
+                .all(|(one, other)| one.len() == other.len() && one.iter().zip(other).all(alike))
+    }
+
     /// Parses `/returns/{id}` or `/v1/refunds?limit=100`.
     ///
     /// # Errors

@@ -77,7 +77,7 @@ impl Entry {
 }
 
 /// Accepts the whole batch or refuses it, given how to find a stream's head. Sequence numbers are
-/// taken from `next_seq` on, one an entry.
+/// taken from `next_seq` on, one an entry; a condition without an event makes none.
 pub(crate) fn decide(
     batch: &[Append],
     next_seq: u64,
@@ -85,14 +85,16 @@ pub(crate) fn decide(
 ) -> Result<Vec<Entry>, LedgerError> {
     let mut heads: HashMap<StreamId, Head> = HashMap::new();
     let mut entries = Vec::with_capacity(batch.len());
-    for (append, seq) in batch.iter().zip(next_seq..) {
+    for append in batch {
         let stream = append.stream;
         let before = match heads.get(&stream) {
             Some(head) => Some(*head),
             None => head(stream)?,
         };
         check(append, before.as_ref())?;
-        let sealed = record::seal(&append.event, INLINE_BYTES_MAX)?;
+        let Some(event) = &append.event else { continue };
+        let seq = next_seq + entries.len() as u64;
+        let sealed = record::seal(event, INLINE_BYTES_MAX)?;
         let version = before.map_or(0, |head| head.version) + 1;
         let previous = before.map_or([0; 32], |head| head.digest);
         let after = Head {
@@ -100,7 +102,7 @@ pub(crate) fn decide(
             seq,
             digest: record::digest(stream, version, &previous, &sealed.bytes),
             state: append.state.or(before.and_then(|head| head.state)),
-            balance: balance(stream, before.and_then(|head| head.balance), &append.event)?,
+            balance: balance(stream, before.and_then(|head| head.balance), event)?,
         };
         heads.insert(stream, after);
         entries.push(Entry { stream, before, after, sealed });

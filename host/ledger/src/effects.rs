@@ -1,8 +1,12 @@
 //! Effects on top of a ledger: only events that the state function allows are stored.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::{Append, Effect, Event, Expect, Illegal, Ledger, LedgerError, Record, Stored, StreamId, sha256, state};
+use crate::consequences::{self, Consequence};
+use crate::{
+    Append, Effect, Event, Expect, Illegal, Ledger, LedgerError, Record, StateTag, Stored, StreamId, sha256, state,
+};
 
 /// Why an event was not stored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -85,11 +89,91 @@ impl Effects {
         event: Event,
         also: Vec<Append>,
     ) -> Result<Effect, EffectsError> {
-        let (append, effect) = step(key, current, event)?;
+        self.advance_twice(key, current, event, None, also).await
+    }
+
+    /// As [`Effects::advance`], with a second event behind the first in the same commit.
+    ///
+    /// # Errors
+    /// Those of [`Effects::append`].
+    pub async fn advance_twice(
+        &self,
+        key: [u8; 32],
+        current: Option<&Effect>,
+        first: Event,
+        second: Option<Event>,
+        also: Vec<Append>,
+    ) -> Result<Effect, EffectsError> {
+        let mut at = first.at().unwrap_or_default();
+        let (append, mut effect) = step(key, current, first)?;
         let mut batch = vec![append];
+        let mut follow: VecDeque<_> = consequences::of(key, current, &effect, at).into();
+        if let Some(second) = second {
+            at = second.at().unwrap_or(at);
+            let (append, after) = step(key, Some(&effect), second)?;
+            batch.push(append);
+            follow.extend(consequences::of(key, Some(&effect), &after, at));
+            effect = after;
+        }
         batch.extend(also);
+        while let Some(consequence) = follow.pop_front() {
+            match consequence {
+                Consequence::Also(append) => batch.push(append),
+                Consequence::Completes { target, receipt } => {
+                    let event = |row: &Effect| Event::Completed {
+                        at,
+                        receipt: row.receipt.clone().or(receipt.clone()),
+                        evidence: Stored::empty(),
+                    };
+                    let over = [StateTag::Done, StateTag::Undone, StateTag::Superseded];
+                    self.follow(target, &over, event, at, &mut batch, &mut follow).await?;
+                }
+                Consequence::Undoes { target } => {
+                    let event = |_: &Effect| Event::Undone { by: key, at };
+                    let over = [StateTag::Undone, StateTag::Superseded];
+                    self.follow(target, &over, event, at, &mut batch, &mut follow).await?;
+                }
+            }
+        }
         self.ledger.append(batch).await?;
         Ok(effect)
+    }
+
+    /// Leaves a tombstone of each of these effects, as last read, in one commit. Their records stay
+    /// until [`Ledger::forget`] is told of their streams.
+    ///
+    /// # Errors
+    /// Those of [`Effects::advance`]; nothing was stored then.
+    pub async fn bury(&self, rows: &[([u8; 32], Effect)], at: u64) -> Result<(), EffectsError> {
+        let mut batch = Vec::with_capacity(rows.len());
+        for (key, row) in rows {
+            let tombstone = row.to_tombstone(at)?;
+            batch.push(step(*key, Some(row), Event::Pruned(Box::new(tombstone)))?.0);
+        }
+        self.ledger.append(batch).await?;
+        Ok(())
+    }
+
+    /// Adds to the batch what another row must say, unless it has said so; where its state does not
+    /// allow that, the contradiction is kept.
+    async fn follow(
+        &self,
+        target: [u8; 32],
+        over: &[StateTag],
+        event: impl Fn(&Effect) -> Event,
+        at: u64,
+        batch: &mut Vec<Append>,
+        further: &mut VecDeque<Consequence>,
+    ) -> Result<(), EffectsError> {
+        let Some(row) = self.get(target).await?.filter(|row| !over.contains(&row.state)) else { return Ok(()) };
+        let stepped = step(target, Some(&row), event(&row)).or_else(|illegal| {
+            let why = format!("another effect says otherwise: {illegal}");
+            step(target, Some(&row), Event::Diverged { at, why, evidence: Stored::empty() })
+        });
+        let (append, after) = stepped?;
+        batch.push(append);
+        further.extend(consequences::of(target, Some(&row), &after, at));
+        Ok(())
     }
 
     /// The raw answer of an attempt: its evidence and what came after, verified against the digest
@@ -154,7 +238,7 @@ pub fn step(key: [u8; 32], current: Option<&Effect>, event: Event) -> Result<(Ap
         expect: Expect::Version(current.map_or(0, |effect| effect.version)),
         state: Some(effect.state),
         marks_head: matches!(event, Event::Dispatched(_)),
-        event,
+        event: Some(event),
     };
     Ok((append, effect))
 }

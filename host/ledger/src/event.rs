@@ -5,7 +5,7 @@ mod stored;
 
 use serde::{Deserialize, Serialize};
 
-pub use intent::{Dispatch, Proposal, Tombstone};
+pub use intent::{Dispatch, PermitUse, Proposal, Ties, Tombstone};
 pub use stored::Stored;
 
 /// How the provider's answer ended on the wire.
@@ -117,7 +117,15 @@ pub enum Event {
         contract: [u8; 32],
     },
     /// What an account's name stands for.
-    AccountBound { account: String, endpoint: String, url: String, credential: Option<String> },
+    AccountBound {
+        account: String,
+        endpoint: String,
+        url: String,
+        credential: Option<String>,
+        /// What the provider itself says the account is.
+        #[serde(default)]
+        proof: Option<String>,
+    },
     /// An operator said that the account's label, URL or credential changed and it is the same account.
     AccountRenamed {
         account: String,
@@ -127,6 +135,8 @@ pub enum Event {
         actor: String,
         reason: String,
         at: u64,
+        #[serde(default)]
+        decision: Option<String>,
     },
     /// A lookup resolved the key of this effect.
     LookupResolved {
@@ -154,6 +164,8 @@ pub enum Event {
         actor: String,
         reason: String,
         at: u64,
+        #[serde(default)]
+        decision: Option<String>,
     },
     /// A permit with a balance: a count, or a sum in a stream of its own.
     PermitGranted { amount: u64, document: Stored, actor: String, reason: String, at: u64 },
@@ -195,6 +207,21 @@ pub enum Event {
         at: u64,
     },
 
+    /// A provider's identifier is the receipt of this effect.
+    ReceiptKnown {
+        #[serde(with = "serde_bytes")]
+        effect: [u8; 32],
+    },
+    /// Nobody will come back to what belongs to it: its effects may be pruned.
+    ParentClosed {
+        parent: String,
+        actor: String,
+        reason: String,
+        at: u64,
+        #[serde(default)]
+        decision: Option<String>,
+    },
+
     // Of an effect.
     /// Frozen in a plan.
     Planned(Box<Proposal>),
@@ -209,9 +236,17 @@ pub enum Event {
         #[serde(with = "serde_bytes")]
         request_digest: [u8; 32],
         at: u64,
+        #[serde(default)]
+        decision: Option<String>,
     },
     /// A person refused it.
-    Denied { actor: String, reason: String, at: u64 },
+    Denied {
+        actor: String,
+        reason: String,
+        at: u64,
+        #[serde(default)]
+        decision: Option<String>,
+    },
     /// Bytes may leave from now on.
     Dispatched(Box<Dispatch>),
     /// Part of the raw answer, as it arrived.
@@ -273,7 +308,16 @@ pub enum Event {
     /// Something contradicts the row.
     Diverged { at: u64, why: String, evidence: Stored },
     /// The provider took it back later; evidence, not a state.
-    FailedLater { at: u64, why: String, evidence: Stored },
+    FailedLater {
+        at: u64,
+        why: String,
+        evidence: Stored,
+        /// The person who says so; none where an answer does.
+        #[serde(default)]
+        actor: Option<String>,
+        #[serde(default)]
+        decision: Option<String>,
+    },
     /// An issued effect is final.
     Completed { at: u64, receipt: Option<String>, evidence: Stored },
     /// An issued effect can never be completed.
@@ -285,13 +329,40 @@ pub enum Event {
         at: u64,
     },
     /// It shall not happen, if it has not.
-    RevokeWished { actor: String, reason: String, at: u64 },
+    RevokeWished {
+        actor: String,
+        reason: String,
+        at: u64,
+        #[serde(default)]
+        decision: Option<String>,
+    },
     /// It must not happen.
-    Revoked { actor: String, reason: String, at: u64 },
+    Revoked {
+        actor: String,
+        reason: String,
+        at: u64,
+        #[serde(default)]
+        decision: Option<String>,
+    },
     /// A later epoch may do it again, for those named.
-    Superseded { actor: String, reason: String, epoch: u32, for_whom: String, at: u64 },
+    Superseded {
+        actor: String,
+        reason: String,
+        epoch: u32,
+        for_whom: String,
+        at: u64,
+        #[serde(default)]
+        decision: Option<String>,
+    },
     /// An operator says what happened.
-    Decided { actor: String, reason: String, outcome: Outcome, at: u64 },
+    Decided {
+        actor: String,
+        reason: String,
+        outcome: Outcome,
+        at: u64,
+        #[serde(default)]
+        decision: Option<String>,
+    },
     /// Bytes and history were dropped; this is what is left.
     Pruned(Box<Tombstone>),
 }
@@ -305,6 +376,7 @@ impl Event {
             | Event::AccountBound { .. }
             | Event::LookupResolved { .. }
             | Event::SequenceTaken { .. }
+            | Event::ReceiptKnown { .. }
             | Event::Pinned { .. } => None,
             Event::Planned(proposal) | Event::Amended(proposal) | Event::AwaitingApproval(proposal) => {
                 Some(proposal.at)
@@ -324,6 +396,7 @@ impl Event {
             | Event::PlanFrozen { at, .. }
             | Event::ClaimTaken { at, .. }
             | Event::ClaimReleased { at, .. }
+            | Event::ParentClosed { at, .. }
             | Event::Approved { at, .. }
             | Event::Denied { at, .. }
             | Event::Evidence { at, .. }
@@ -343,6 +416,23 @@ impl Event {
             | Event::Revoked { at, .. }
             | Event::Superseded { at, .. }
             | Event::Decided { at, .. } => Some(*at),
+        }
+    }
+
+    /// The id of the decision that it records, for decisions that have one.
+    pub fn decision(&self) -> Option<&str> {
+        match self {
+            Event::AccountRenamed { decision, .. }
+            | Event::HostFenced { decision, .. }
+            | Event::ParentClosed { decision, .. }
+            | Event::Approved { decision, .. }
+            | Event::Denied { decision, .. }
+            | Event::FailedLater { decision, .. }
+            | Event::RevokeWished { decision, .. }
+            | Event::Revoked { decision, .. }
+            | Event::Superseded { decision, .. }
+            | Event::Decided { decision, .. } => decision.as_deref(),
+            _ => None,
         }
     }
 

@@ -100,6 +100,57 @@ impl Hosts {
     }
 }
 
+impl Hosts {
+    /// The hosts that have a lock here, running or not.
+    ///
+    /// # Errors
+    /// When the folder of locks cannot be read.
+    pub fn known(&self) -> Result<Vec<[u8; 16]>, LedgerError> {
+        let Some(directory) = &self.directory else {
+            let hosts = IN_MEMORY.lock().unwrap_or_else(PoisonError::into_inner);
+            return Ok(hosts.iter().flat_map(HashMap::keys).copied().collect());
+        };
+        let failed = |error: &std::io::Error| LedgerError::io("listing the hosts", error);
+        let entries = match std::fs::read_dir(directory) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(failed(&error)),
+        };
+        let mut known = Vec::new();
+        for entry in entries {
+            let name = entry.map_err(|error| failed(&error))?.file_name();
+            known.extend(name.to_str().and_then(|name| name.strip_suffix(".lock")).and_then(named));
+        }
+        Ok(known)
+    }
+
+    /// Removes the lock file of a host that has stopped. Nothing tells any more that it has: only for
+    /// one that left nothing open. False when it runs, or has no file.
+    ///
+    /// # Errors
+    /// When the file cannot be removed.
+    pub fn remove(&self, id: [u8; 16]) -> Result<bool, LedgerError> {
+        let Some(directory) = self.directory.as_ref().filter(|_| self.stopped(id) == Stopped::Yes) else {
+            return Ok(false);
+        };
+        std::fs::remove_file(lock_path(directory, id))
+            .map_err(|error| LedgerError::io("removing the lock of a host that has stopped", &error))?;
+        Ok(true)
+    }
+}
+
+/// The host whose lock file has this stem.
+fn named(stem: &str) -> Option<[u8; 16]> {
+    let mut id = [0; 16];
+    if stem.len() != id.len() * 2 || !stem.is_ascii() {
+        return None;
+    }
+    for (at, byte) in id.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(stem.get(at * 2..at * 2 + 2)?, 16).ok()?;
+    }
+    Some(id)
+}
+
 fn beside(ledger: &Path) -> PathBuf {
     crate::redb::beside(ledger, "hosts")
 }

@@ -18,8 +18,8 @@ pub const INLINE_BYTES_MAX: usize = 16 * 1024;
 /// decides nothing itself beyond the conditions stated in [`crate::Expect`].
 #[async_trait]
 pub trait Ledger: Send + Sync {
-    /// Stores the whole batch or none of it, and returns the new version of each item's stream only
-    /// when it is durable. Batches of different callers may share a commit; a refused one never
+    /// Stores the whole batch or none of it, and returns the new version of each stored event's stream
+    /// only when it is durable. Batches of different callers may share a commit; a refused one never
     /// fails another. Dropping the future does not take the append back.
     ///
     /// # Errors
@@ -39,6 +39,19 @@ pub trait Ledger: Send + Sync {
 
     /// Stored bytes, wherever they are kept, verified against their digest.
     async fn load(&self, bytes: &Stored) -> Result<Vec<u8>, LedgerError>;
+
+    /// Removes the records of these streams that lie before their latest `Pruned`, from which the
+    /// streams then begin; a stream without one stays whole. Returns how many records it removed.
+    ///
+    /// # Errors
+    /// `Unavailable` and `Full`: some may be removed; asking again removes the rest.
+    async fn forget(&self, streams: Vec<StreamId>) -> Result<u64, LedgerError>;
+
+    /// Gives back the space of large bytes that no record names. Returns how many bytes.
+    ///
+    /// # Errors
+    /// When a record cannot be read nothing more is given back: what it names is not known.
+    async fn sweep(&self) -> Result<u64, LedgerError>;
 
     /// Who and where this ledger is.
     fn identity(&self) -> LedgerIdentity;

@@ -32,12 +32,13 @@ pub mod redb;
 pub mod verify;
 
 mod commit;
+pub mod consequences;
 mod record;
 mod wire;
 
 pub use effects::{Effects, EffectsError};
 pub use error::LedgerError;
-pub use event::{Dispatch, Ended, Event, Outcome, Proposal, SettleVerdict, Stored, Tombstone};
+pub use event::{Dispatch, Ended, Event, Outcome, PermitUse, Proposal, SettleVerdict, Stored, Ties, Tombstone};
 pub use ledger::{INLINE_BYTES_MAX, Ledger, LedgerIdentity, PAGE_MAX, Role, init, open, open_for_reading};
 pub use state::{Answer, Attempt, Effect, Illegal, ResendTerms, Sender, StateTag, answer, may_resend};
 pub use stream::{Append, Expect, Record, StreamId, StreamKind};

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 
 use crate::commit::{self, Head};
 use crate::record::Location;
-use crate::{Append, Ledger, LedgerError, LedgerIdentity, PAGE_MAX, Record, Role, StateTag, Stored, StreamId};
+use crate::{Append, Event, Ledger, LedgerError, LedgerIdentity, PAGE_MAX, Record, Role, StateTag, Stored, StreamId};
 
 /// See the module.
 pub struct MemoryLedger {
@@ -17,10 +17,11 @@ pub struct MemoryLedger {
 
 #[derive(Default)]
 struct State {
-    records: Vec<Record>,
-    streams: BTreeMap<StreamId, (Head, Vec<usize>)>,
+    records: BTreeMap<u64, Record>,
+    streams: BTreeMap<StreamId, (Head, Vec<u64>)>,
     by_state: BTreeSet<(StateTag, StreamId)>,
-    segments: Vec<Vec<u8>>,
+    /// Large bytes by number; none where nothing names them any more.
+    segments: Vec<Option<Vec<u8>>>,
 }
 
 impl MemoryLedger {
@@ -42,7 +43,7 @@ impl Default for MemoryLedger {
 
 impl State {
     fn append(&mut self, batch: &[Append]) -> Result<Vec<u64>, LedgerError> {
-        let next_seq = self.records.len() as u64 + 1;
+        let next_seq = self.records.last_key_value().map_or(1, |(seq, _)| seq + 1);
         let entries = commit::decide(batch, next_seq, |stream| Ok(self.streams.get(&stream).map(|(head, _)| *head)))?;
         let mut stored = Vec::with_capacity(entries.len());
         for mut entry in entries {
@@ -50,7 +51,7 @@ impl State {
             let mut locations = Vec::with_capacity(large.len());
             for large in large {
                 locations.push(Location { place: large.place, file: self.segments.len() as u64, offset: 0 });
-                self.segments.push(large.bytes);
+                self.segments.push(Some(large.bytes));
             }
             let record = entry.row(None, locations).into_record()?;
             stored.push((entry, record));
@@ -69,11 +70,30 @@ impl State {
         if let Some(state) = entry.after.state {
             self.by_state.insert((state, entry.stream));
         }
-        let index = self.records.len();
-        self.records.push(record);
-        let (head, indices) = self.streams.entry(entry.stream).or_insert_with(|| (entry.after, Vec::new()));
+        let (head, seqs) = self.streams.entry(entry.stream).or_insert_with(|| (entry.after, Vec::new()));
         *head = entry.after;
-        indices.push(index);
+        seqs.push(record.seq);
+        self.records.insert(record.seq, record);
+    }
+
+    fn forget(&mut self, stream: StreamId) -> u64 {
+        let Some((_, seqs)) = self.streams.get_mut(&stream) else { return 0 };
+        let pruned = |seq: &u64| matches!(self.records.get(seq), Some(Record { event: Event::Pruned(_), .. }));
+        let Some(at) = seqs.iter().rposition(pruned) else { return 0 };
+        let removed = seqs.drain(..at).filter(|seq| self.records.remove(seq).is_some());
+        removed.count() as u64
+    }
+
+    fn sweep(&mut self) -> u64 {
+        let mut named = BTreeSet::new();
+        for record in self.records.values_mut() {
+            named.extend(record.event.stored_mut().iter().filter_map(|stored| match stored {
+                Stored::Segment { file, .. } => usize::try_from(*file).ok(),
+                Stored::Inline(_) | Stored::Gone { .. } => None,
+            }));
+        }
+        let dead = self.segments.iter_mut().enumerate().filter(|(file, _)| !named.contains(file));
+        dead.filter_map(|(_, bytes)| bytes.take()).map(|bytes| bytes.len() as u64).sum()
     }
 }
 
@@ -85,13 +105,12 @@ impl Ledger for MemoryLedger {
 
     async fn read(&self, stream: StreamId) -> Result<Vec<Record>, LedgerError> {
         let state = self.state();
-        let indices = state.streams.get(&stream).map(|(_, indices)| indices.as_slice()).unwrap_or_default();
-        Ok(indices.iter().map(|index| state.records[*index].clone()).collect())
+        let seqs = state.streams.get(&stream).map(|(_, seqs)| seqs.as_slice()).unwrap_or_default();
+        Ok(seqs.iter().filter_map(|seq| state.records.get(seq).cloned()).collect())
     }
 
     async fn scan(&self, from_seq: u64, limit: usize) -> Result<Vec<Record>, LedgerError> {
-        let skip = usize::try_from(from_seq.saturating_sub(1)).unwrap_or(usize::MAX);
-        Ok(self.state().records.iter().skip(skip).take(limit.min(PAGE_MAX)).cloned().collect())
+        Ok(self.state().records.range(from_seq..).take(limit.min(PAGE_MAX)).map(|(_, record)| record.clone()).collect())
     }
 
     async fn list(&self, state: StateTag, after: Option<StreamId>, limit: usize) -> Result<Vec<StreamId>, LedgerError> {
@@ -106,13 +125,22 @@ impl Ledger for MemoryLedger {
             Stored::Gone { digest, .. } => Err(LedgerError::Gone { digest: crate::hex(digest) }),
             Stored::Segment { file, digest, .. } => {
                 let state = self.state();
-                let found = usize::try_from(*file).ok().and_then(|file| state.segments.get(file));
+                let found = usize::try_from(*file).ok().and_then(|file| state.segments.get(file)?.as_ref());
                 match found {
                     Some(bytes) if crate::sha256(bytes) == *digest => Ok(bytes.clone()),
                     _ => Err(LedgerError::damaged("stored bytes are not where the record says")),
                 }
             }
         }
+    }
+
+    async fn forget(&self, streams: Vec<StreamId>) -> Result<u64, LedgerError> {
+        let mut state = self.state();
+        Ok(streams.into_iter().map(|stream| state.forget(stream)).sum())
+    }
+
+    async fn sweep(&self) -> Result<u64, LedgerError> {
+        Ok(self.state().sweep())
     }
 
     fn identity(&self) -> LedgerIdentity {

@@ -7,6 +7,7 @@
 mod client;
 mod committer;
 mod files;
+mod forget;
 mod marker;
 mod owner;
 mod protocol;
@@ -14,6 +15,7 @@ mod reads;
 mod segments;
 mod server;
 mod store;
+mod sweep;
 
 #[cfg(test)]
 mod crash_tests;
@@ -30,7 +32,7 @@ use crate::{Append, Event, Expect, Ledger, LedgerError, LedgerIdentity, Record, 
 use client::Client;
 pub(crate) use files::{beside, private_directory, private_file};
 use owner::{Owner, Ownership};
-use protocol::{Reply, Request};
+use protocol::{Forgot, Reply, Request};
 use reads::Reads;
 
 /// Version of everything this back end writes.
@@ -153,6 +155,13 @@ impl RedbLedger {
         self.append(vec![Append::new(StreamId::ledger(), Expect::Any, event)]).await.map(|_| ())
     }
 
+    async fn forget_until(&self, streams: Vec<StreamId>) -> Result<Forgot, LedgerError> {
+        match self.ask(Request::Forget { streams }).await? {
+            Reply::Forgot(forgot) => Ok(forgot),
+            _ => unexpected(),
+        }
+    }
+
     fn handle(&self) -> Handle {
         self.shared.mode().handle()
     }
@@ -163,7 +172,13 @@ impl RedbLedger {
                 (Handle::Owner(queue, _), Request::Append { batch, .. }) => {
                     return queue.append(batch).await.map(Reply::Versions);
                 }
-                (Handle::Reader(_, why), Request::Append { .. }) => return Err(why),
+                (Handle::Owner(queue, _), Request::Forget { streams }) => {
+                    let (reply, outcome) = tokio::sync::oneshot::channel();
+                    queue.forget(streams, Box::new(move |forgot| drop(reply.send(forgot))));
+                    let closed = || Err(LedgerError::unavailable("it was closed"));
+                    return outcome.await.unwrap_or_else(|_| closed()).map(Reply::Forgot);
+                }
+                (Handle::Reader(_, why), Request::Append { .. } | Request::Forget { .. }) => return Err(why),
                 (Handle::Owner(_, reads) | Handle::Reader(reads, _), question) => {
                     return reads.answer(&question);
                 }
@@ -241,6 +256,14 @@ impl Ledger for RedbLedger {
             Reply::Bytes(bytes) => Ok(bytes),
             _ => unexpected(),
         }
+    }
+
+    async fn forget(&self, streams: Vec<StreamId>) -> Result<u64, LedgerError> {
+        self.forget_until(streams).await.map(|forgot| forgot.records)
+    }
+
+    async fn sweep(&self) -> Result<u64, LedgerError> {
+        sweep::sweep(self, &segments::Segments::at(beside(&self.shared.path, "segments"))).await
     }
 
     fn identity(&self) -> LedgerIdentity {

@@ -17,7 +17,7 @@ pub use decide::{Answer, Sender, answer};
 pub use next::{fold, next};
 pub use resend::{ResendTerms, may_resend};
 
-use crate::{Dispatch, Proposal, Tombstone};
+use crate::{Dispatch, Proposal, Ties, Tombstone};
 
 /// The state of an effect. The codes are part of the stored format and never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -177,6 +177,8 @@ pub struct Effect {
     pub unknown_why: Option<String>,
     /// What is left after pruning.
     pub tombstone: Option<Box<Tombstone>>,
+    /// The ids of the decisions on it, so that the same one is not taken twice.
+    pub decisions: Vec<String>,
 }
 
 impl Effect {
@@ -205,6 +207,32 @@ impl Effect {
         let tombstone = self.tombstone.as_ref().map(|tombstone| tombstone.label.as_str());
         let proposal = self.proposal.as_ref().map(|proposal| proposal.label.as_str());
         dispatch.or(tombstone).or(proposal).unwrap_or_default()
+    }
+
+    /// What else in the ledger it is tied to.
+    pub fn ties(&self) -> Option<&Ties> {
+        let dispatch = self.dispatch.as_ref().map(|dispatch| &dispatch.ties);
+        let tombstone = self.tombstone.as_ref().map(|tombstone| &tombstone.ties);
+        dispatch.or(self.proposal.as_ref().map(|proposal| &proposal.ties)).or(tombstone)
+    }
+
+    /// The provider account.
+    pub fn account(&self) -> &str {
+        let dispatch = self.dispatch.as_ref().map(|dispatch| dispatch.account.as_str());
+        let tombstone = self.tombstone.as_ref().map(|tombstone| tombstone.account.as_str());
+        let proposal = self.proposal.as_ref().map(|proposal| proposal.account.as_str());
+        dispatch.or(proposal).or(tombstone).unwrap_or_default()
+    }
+
+    /// The state that callers hear: of a superseded row, to whom the later epoch is not, the one before.
+    pub fn heard_state(&self) -> StateTag {
+        self.superseded_by.as_ref().map_or(self.state, |supersession| supersession.before)
+    }
+
+    /// The contract that it is judged by, and the operation there; none once the row is pruned.
+    pub fn judged_by(&self) -> Option<([u8; 32], &str)> {
+        let dispatch = self.dispatch.as_ref().map(|dispatch| (dispatch.contract, dispatch.operation.as_str()));
+        dispatch.or(self.proposal.as_ref().map(|proposal| (proposal.contract, proposal.operation.as_str())))
     }
 
     /// The attempt with this name.
@@ -255,6 +283,23 @@ impl Effect {
         self
     }
 
+    /// Tenant, account, owner, action, tool and operation, as they were last sent or proposed.
+    pub fn names(&self) -> Option<[&str; 6]> {
+        let dispatch = self
+            .dispatch
+            .as_deref()
+            .map(|d| [&d.tenant, &d.account, &d.owner, &d.action, &d.tool, &d.operation].map(String::as_str));
+        let proposal = self
+            .proposal
+            .as_deref()
+            .map(|p| [&p.tenant, &p.account, &p.owner, &p.action, &p.tool, &p.operation].map(String::as_str));
+        let tombstone = self
+            .tombstone
+            .as_deref()
+            .map(|t| [&t.tenant, &t.account, &t.owner, &t.action, &t.tool, &t.operation].map(String::as_str));
+        dispatch.or(proposal).or(tombstone)
+    }
+
     /// What must be kept when the history is dropped.
     ///
     /// # Errors
@@ -263,17 +308,19 @@ impl Effect {
         verbs::may_prune(self)?;
         let (salt, fingerprint) =
             self.fingerprint().ok_or(Illegal::new("pruned", self.state, "it has no fingerprint"))?;
-        let dispatch = self.dispatch.as_deref();
-        let proposal = self.proposal.as_deref();
-        let tool = dispatch.map(|d| d.tool.clone()).or(proposal.map(|p| p.tool.clone()));
-        let operation = dispatch.map(|d| d.operation.clone()).or(proposal.map(|p| p.operation.clone()));
+        let named = self.names().unwrap_or_default().map(str::to_owned);
+        let [tenant, account, owner, action, tool, operation] = named;
         Ok(Tombstone {
             at,
             state: self.state,
             generation: self.generation,
             epoch: self.epoch,
-            tool: tool.unwrap_or_default(),
-            operation: operation.unwrap_or_default(),
+            tenant,
+            account,
+            owner,
+            action,
+            tool,
+            operation,
             label: self.label().to_owned(),
             salt: *salt,
             fingerprint: fingerprint.to_vec(),
@@ -283,6 +330,12 @@ impl Effect {
             confirmed: self.confirmed,
             settled_at: self.state_since,
             superseded_by: self.superseded_by.as_ref().map(|s| (s.epoch, s.for_whom.clone(), s.before)),
+            undone_by: self.undone_by,
+            other_receipts: self.other_receipts.clone(),
+            diverged: self.diverged,
+            ties: self.ties().cloned().unwrap_or_default(),
+            failed_later: self.failed_later.clone(),
+            decisions: self.decisions.clone(),
         })
     }
 }

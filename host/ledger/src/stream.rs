@@ -33,11 +33,15 @@ pub enum StreamKind {
     Sequence = 11,
     /// A host incarnation.
     Host = 12,
+    /// A provider's identifier at an account, and the effects that it is the receipt of.
+    Receipt = 13,
+    /// What effects belong to: a conversation, a case, a job.
+    Parent = 14,
 }
 
 impl StreamKind {
     /// Every kind, in the order of the codes.
-    pub const ALL: [StreamKind; 12] = [
+    pub const ALL: [StreamKind; 14] = [
         StreamKind::Ledger,
         StreamKind::Effect,
         StreamKind::Permit,
@@ -50,6 +54,8 @@ impl StreamKind {
         StreamKind::Pin,
         StreamKind::Sequence,
         StreamKind::Host,
+        StreamKind::Receipt,
+        StreamKind::Parent,
     ];
 
     /// The stored code.
@@ -84,6 +90,21 @@ impl StreamId {
         StreamId { kind: StreamKind::Ledger, id: [0; 32] }
     }
 
+    /// The stream of a provider's identifier at an account.
+    pub fn receipt(account: &str, receipt: &str) -> StreamId {
+        StreamId { kind: StreamKind::Receipt, id: named(&[account, receipt]) }
+    }
+
+    /// The stream of the account that an owner's action is done under for a tenant.
+    pub fn account(tenant: &str, owner: &str, action: &str) -> StreamId {
+        StreamId { kind: StreamKind::Account, id: named(&[tenant, owner, action]) }
+    }
+
+    /// The stream of what effects of a tenant belong to.
+    pub fn parent(tenant: &str, parent: &str) -> StreamId {
+        StreamId { kind: StreamKind::Parent, id: named(&[tenant, parent]) }
+    }
+
     /// The stream of a host incarnation.
     pub fn host(id: [u8; 16]) -> StreamId {
         let mut padded = [0; 32];
@@ -104,6 +125,16 @@ impl StreamId {
         let (code, id) = bytes.split_first()?;
         Some(StreamId { kind: StreamKind::from_code(*code)?, id: id.try_into().ok()? })
     }
+}
+
+/// SHA-256 over length-prefixed names, so that no two lists of names collide.
+fn named(names: &[&str]) -> [u8; 32] {
+    let mut bytes = Vec::new();
+    for name in names {
+        bytes.extend((name.len() as u64).to_be_bytes());
+        bytes.extend(name.as_bytes());
+    }
+    crate::sha256(&bytes)
 }
 
 impl std::fmt::Display for StreamId {
@@ -133,7 +164,7 @@ pub enum Expect {
     },
 }
 
-/// One event to add to one stream. Items of a batch are accepted or refused together; several may
+/// One event to add to one stream, or one condition. Items of a batch are accepted or refused together; several may
 /// name the same stream, each then expects the version that the one before it leaves.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Append {
@@ -141,8 +172,8 @@ pub struct Append {
     pub stream: StreamId,
     /// Under which condition.
     pub expect: Expect,
-    /// What happened.
-    pub event: Event,
+    /// What happened; none only checks the condition, and nothing is stored.
+    pub event: Option<Event>,
     /// What [`crate::Ledger::list`] finds the stream under afterwards; `None` leaves it as it was.
     pub state: Option<StateTag>,
     /// The mark outside the ledger must be moved before the append returns: for dispatches, whose
@@ -153,7 +184,13 @@ pub struct Append {
 impl Append {
     /// An append that neither lists nor marks.
     pub fn new(stream: StreamId, expect: Expect, event: Event) -> Append {
-        Append { stream, expect, event, state: None, marks_head: false }
+        Append { stream, expect, event: Some(event), state: None, marks_head: false }
+    }
+
+    /// A condition on a stream that the batch does not write: what was read there must still hold
+    /// when the batch is committed.
+    pub fn guard(stream: StreamId, expect: Expect) -> Append {
+        Append { stream, expect, event: None, state: None, marks_head: false }
     }
 }
 
@@ -174,4 +211,7 @@ pub struct Record {
     /// The digest of the record before it in the stream; zeros at version 1.
     #[serde(with = "serde_bytes")]
     pub previous: [u8; 32],
+    /// The event as the digest covers it: its stored bytes, with long ones replaced by their digests.
+    #[serde(with = "serde_bytes")]
+    pub sealed: Vec<u8>,
 }

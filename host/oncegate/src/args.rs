@@ -1,5 +1,7 @@
 //! The command line, as plain data.
 
+pub(crate) mod decide;
+
 use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
@@ -180,12 +182,58 @@ pub(crate) enum LedgerCommand {
         #[arg(long, default_value_t = 100)]
         limit: usize,
     },
-    /// Show one effect with its history; with --json also the request and the raw answers
-    #[command(after_help = "Example:\n  oncegate ledger show 3f9a")]
+    /// Show one effect: what was sent, what came back, who decided what, and what can be done now
+    #[command(
+        after_help = "With --json also the request and the raw answers, whole.\n\nExamples:\n  oncegate ledger show 3f9a\n  oncegate ledger show 'refund R-1001'\n  oncegate ledger show 3f9a --raw 8c01 > answer.http"
+    )]
     Show {
-        /// The key, or its first digits
+        /// The key or its first digits, or the whole label
         key: String,
+        /// Write the raw answer of this attempt, as far as it was received, and nothing else
+        #[arg(long, value_name = "ATTEMPT")]
+        raw: Option<String>,
     },
+    /// Say what happened to an effect that nobody can find out by itself, or that was contradicted
+    #[command(
+        after_help = "The only way to thaw a frozen row. `--as no-effect` is refused while a sender may still send:\nend its process, or `oncegate ledger fence` its host.\n\nExamples:\n  oncegate ledger resolve 3f9a --as done --receipt re_12 --expect-version 4 --reason 'seen in the dashboard'\n  oncegate ledger resolve 3f9a --as no-effect --expect-version 4 --reason 'support: never arrived'\n  oncegate ledger resolve 3f9a --as failed-later --expect-version 3 --reason 'charged back'"
+    )]
+    Resolve(decide::Resolve),
+    /// Say that an effect must not happen
+    #[command(
+        after_help = "Of an effect that was sent it is recorded as a wish: it stops bytes that are not sent yet and every\nresend; if the effect happened it is done all the same.\n\nExample:\n  oncegate ledger revoke 3f9a --expect-version 2 --reason 'the customer kept it'"
+    )]
+    Revoke(decide::OnRow),
+    /// Let an effect be done again, by those named only
+    #[command(
+        after_help = "The only way to a second effect under one key. Everybody else goes on hearing the first.\n\nExample:\n  oncegate ledger supersede 3f9a --for permit:p-7 --expect-version 5 --reason 'the parcel was lost'"
+    )]
+    Supersede(decide::Supersede),
+    /// Approve the stored request of an effect that waits for a person
+    #[command(
+        after_help = "Prints the whole request, and every earlier epoch, revocation and claim of its target. What is\nsent is this request, however the next call is worded.\n\nExample:\n  oncegate ledger approve 3f9a --expect-version 1 --reason 'checked with the shop'"
+    )]
+    Approve(decide::OnRow),
+    /// Deny an effect that waits for a person; it is revoked
+    #[command(after_help = "Example:\n  oncegate ledger deny 3f9a --expect-version 1 --reason 'not a valid claim'")]
+    Deny(decide::OnRow),
+    /// Say that a host sends no more, so that what it left can be settled
+    #[command(
+        after_help = "A fenced host sends nothing that it has not begun to send. One that was already sending is not held\nback: end its process or cut its network first.\n\nExample:\n  oncegate ledger fence 77ab --reason 'the machine was taken off the network'"
+    )]
+    Fence(decide::Fence),
+    /// Say that an account's label, URL or credential changed and it is the same account
+    #[command(
+        after_help = "Effects keep their keys: what was done under the old name is not done again.\n\nExamples:\n  oncegate ledger rename 3f9a --url https://api2.pay.example --expect-version 1 --reason 'new host name'\n  oncegate ledger rename --tenant acme --owner acme-refunds --action refund --credential pay-2 \\\n    --expect-version 1 --reason 'rotated'"
+    )]
+    Rename(decide::Rename),
+    /// Say that nobody comes back to what effects belong to, so that they may be pruned
+    #[command(after_help = "Example:\n  oncegate ledger close-parent case-1207 --reason 'the case is closed'")]
+    CloseParent(decide::CloseParent),
+    /// Drop the bytes and history of effects that are decided and old, and keep a tombstone of each
+    #[command(
+        after_help = "Only effects that are done, no-effect, revoked, superseded or undone, and not frozen, whose parent was\nclosed, and that nothing has changed for the policy's replay-window (90 days) or the provider's own.\nA tombstone still answers with the receipt and still refuses other values under the key. Space of\nlarge answers goes back to the system; the ledger's own file reuses its space.\n\nExamples:\n  oncegate ledger prune --dry-run\n  oncegate ledger prune --before 180d --without-parent"
+    )]
+    Prune(decide::Prune),
     /// Find out what is unknown: lost senders, stored answers, settle lookups
     #[command(
         after_help = "Sends no effect; runs only the lookups that contracts name for this and the policy permits.\nWaits where a contract says how long the provider's index may lag.\nExit code 4 if something is still open."
@@ -196,12 +244,19 @@ pub(crate) enum LedgerCommand {
         /// Also look for receipts that no lookup has confirmed yet
         #[arg(long)]
         confirm: bool,
+        /// Go on until interrupted: look at what is open again and again, so long apart, at each row ever more seldom
+        #[arg(long, value_name = "DURATION", value_parser = every, conflicts_with_all = ["key", "confirm"])]
+        every: Option<std::time::Duration>,
     },
     /// Check every record, chain and history, and the head marker
     #[command(
-        after_help = "Prints the digest over all heads: keep it elsewhere to notice a ledger that was replaced.\nExit code 6 if the ledger is damaged, is no ledger, or lacks what its head marker says."
+        after_help = "Prints the digest over all heads: keep it elsewhere to notice a ledger that was replaced.\nExit code 6 if the ledger is damaged, is no ledger, or lacks what its head marker says.\n\nExample, far from the ledger:\n  oncegate ledger export > ledger.ndjson\n  oncegate ledger verify --export ledger.ndjson"
     )]
-    Verify,
+    Verify {
+        /// Check this file, which `ledger export` wrote, instead of the ledger
+        #[arg(long, value_name = "FILE")]
+        export: Option<PathBuf>,
+    },
     /// Accept a ledger that is behind its head marker, or has none, as it is
     #[command(
         after_help = "Effects that the ledger does not know may happen again: that is what you decide. Find the newest\ncopy first. Actor and reason are recorded in the ledger.\n\nExample:\n  oncegate ledger trust --reason 'the disk died; this is the backup of 03:00, nothing ran since'"
@@ -216,4 +271,34 @@ pub(crate) enum LedgerCommand {
     },
     /// Print all records as JSON lines
     Export,
+}
+
+/// `30s`, `5m`, `1h`.
+fn every(text: &str) -> Result<std::time::Duration, String> {
+    let asked = "write it as 30s, 5m or 1h";
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let (number, unit) = text.split_at(digits);
+    let number: u64 = number.parse().map_err(|_| asked)?;
+    let seconds = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3_600,
+        _ => return Err(asked.to_owned()),
+    };
+    let seconds = number.checked_mul(seconds).filter(|seconds| *seconds > 0).ok_or(asked)?;
+    Ok(std::time::Duration::from_secs(seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_a_unit() {
+        assert_eq!(every("30s").map(|time| time.as_secs()), Ok(30));
+        assert_eq!(every("2h").map(|time| time.as_secs()), Ok(7_200));
+        for wrong in ["", "s", "30", "0s", "-1s", "1.5s", "99999999999999999999s", "5 m"] {
+            assert!(every(wrong).is_err(), "{wrong}");
+        }
+    }
 }

@@ -42,6 +42,12 @@ impl Home {
         self.global.ledger.clone().unwrap_or_else(default)
     }
 
+    /// The words that a command line about this ledger begins with.
+    pub(crate) fn ledger_command(&self) -> String {
+        let option = self.global.ledger.as_ref().map(|url| format!(" --ledger '{}'", url.replace('\'', "'\\''")));
+        format!("oncegate{} ledger", option.unwrap_or_default())
+    }
+
     pub(crate) fn policy_file(&self) -> PathBuf {
         self.global.policy.clone().unwrap_or_else(|| self.directory.join("policy.toml"))
     }

@@ -48,6 +48,19 @@ pub(crate) fn clean(text: &str) -> String {
     text.chars().map(|c| if steers(c) { '\u{fffd}' } else { c }).collect()
 }
 
+/// Bytes from outside as lines of text: what is no text is written as `\xNN`, nothing is lost.
+pub(crate) fn quoted(bytes: &[u8]) -> Vec<String> {
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        chunk.invalid().iter().for_each(|byte| {
+            // Writing into a string cannot fail.
+            let _ = write!(text, "\\x{byte:02x}");
+        });
+    }
+    text.lines().map(clean).collect()
+}
+
 fn steers(c: char) -> bool {
     let hidden = matches!(c,
         '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}');
@@ -175,6 +188,12 @@ mod tests {
     fn hostile_text_cannot_steer_a_terminal() {
         assert_eq!(clean("a\x1b[2Jb\nc\u{202e}d\u{9b}e"), "a\u{fffd}[2Jb\u{fffd}c\u{fffd}d\u{fffd}e");
         assert_eq!(clean("Zürich, 東京"), "Zürich, 東京");
+    }
+
+    #[test]
+    fn bytes_are_shown_whole() {
+        assert_eq!(quoted(b"a\r\nb\xff\x1bc\n"), ["a", "b\\xff\u{fffd}c"]);
+        assert!(quoted(b"").is_empty());
     }
 
     #[test]

@@ -3,38 +3,32 @@
 //! Between the commit of `dispatched` and the commit of `responded` nothing is awaited but the
 //! exchange itself and the ledger; no caller's deadline and no cancelled future reaches in here.
 
+mod draft;
+pub(crate) mod evidence;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use oncegate_contract::{Contract, EffectKey, Field, Operation, Request, Role, Source, Verdict};
+use oncegate_contract::Verdict;
 use oncegate_ledger::LedgerError;
-use oncegate_ledger::state::{Effect, ResendTerms, StateTag, may_resend};
-use oncegate_ledger::{Append, Dispatch, Effects, EffectsError, Ended, Event, Expect, Outcome, StreamKind};
-use rand::Rng;
+use oncegate_ledger::state::{Effect, StateTag};
+use oncegate_ledger::{Append, Effects, EffectsError, Ended, Event, Outcome, StreamId};
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
 use crate::credential::Credential;
-use crate::host::{Book, Host, stream};
+use crate::host::{Book, Host};
 use crate::http::{self, End, Exchange, NotSent, Witness};
 use crate::lookup;
-use crate::perform::{Wanted, ledger_stop};
-use crate::policy::Grant;
 use crate::settle;
-use crate::stop::Stop;
+
+pub(crate) use draft::{Draft, again, downstream_key, fresh, known_time, propose, recorded};
 
 /// Tries to store an answer that has come while the ledger refuses, some ten minutes: the bytes are in
 /// memory only, and a disk that is full is given time.
 const RECORD_TRIES: u32 = 600;
 /// Pause between them, growing up to a second.
 const RECORD_PAUSE: Duration = Duration::from_millis(50);
-/// Kept back from a provider's dedupe window: clocks differ, and a send takes time.
-const RESEND_MARGIN: Duration = Duration::from_secs(120);
-/// Records read at once, and how often, when the latest stamp is looked for.
-const STAMP_PAGE: usize = 500;
-const STAMP_PAGES_MAX: usize = 400;
-/// How far this host's clock may be behind.
-const CLOCK_ERROR: Duration = Duration::from_secs(5);
 
 /// Why an attempt could not be made or recorded.
 #[derive(Debug, thiserror::Error)]
@@ -53,187 +47,6 @@ pub(crate) enum AttemptError {
         /// What is wrong.
         why: String,
     },
-}
-
-/// Everything that one attempt needs, so that it can go on by itself.
-pub(crate) struct Draft {
-    key: [u8; 32],
-    version: u64,
-    dispatch: Dispatch,
-    also: Vec<Append>,
-    request: Request,
-    secret: Option<Credential>,
-    allow_private: bool,
-    /// Step f happens until then.
-    send_until: Instant,
-}
-
-/// Steps a to d have been taken: renders the request and writes the intent down.
-pub(crate) async fn draft(
-    wanted: &Wanted<'_>,
-    grant: &Grant,
-    row: Option<&Effect>,
-    also: &mut Vec<Append>,
-) -> Result<Draft, Stop> {
-    let host = &wanted.call.host;
-    let operation = wanted.operation;
-    let generation = row.map_or(0, Effect::next_generation);
-    let downstream_key = oncegate_contract::downstream_key(&wanted.key, generation);
-    let request = oncegate_contract::render(operation, &grant.url, &wanted.resolved, Some(&downstream_key))
-        .map_err(crate::call::field_stop)?;
-    let secret = lookup::secret(grant).await?;
-    let contract = wanted.call.contract();
-    contract_seen(wanted.book, contract, also).await?;
-    // Only what tells which effect this is; a lookup that many effects share finds none of them.
-    let naming: Vec<&str> = operation.fields.iter().filter_map(key_lookup).collect();
-    for fetch in wanted.fetches.iter().filter(|fetch| naming.contains(&fetch.fetched.operation.as_str())) {
-        lookup_resolved(wanted.book, fetch.digest, &wanted.key, also).await?;
-    }
-    let salt: [u8; 16] = rand::rng().random();
-    let stored_request = encode(&request);
-    let dispatch = Dispatch {
-        attempt: rand::rng().random(),
-        host: wanted.book.me.id(),
-        at: (host.now)(),
-        generation,
-        epoch: wanted.epoch,
-        tenant: wanted.call.tenant().to_owned(),
-        account: wanted.account.clone(),
-        owner: contract.component.name.clone(),
-        action: operation.action.clone().unwrap_or_default(),
-        operation: operation.name.clone(),
-        tool: wanted.call.tool.clone(),
-        component: wanted.call.component.description.digest,
-        contract: contract.digest(),
-        recipe: wanted.recipe,
-        label: oncegate_contract::label(operation, &wanted.resolved),
-        salt,
-        fingerprint: oncegate_contract::fingerprint(&wanted.resolved, salt).fields,
-        generated: oncegate_contract::generated_digest(&wanted.resolved),
-        fields: encode(&wanted.resolved).into(),
-        request_digest: Sha256::digest(&stored_request).into(),
-        request: stored_request.into(),
-        downstream_key,
-        url: grant.url.clone(),
-        credential: version(host, secret.as_ref(), grant),
-        lookups: wanted
-            .fetches
-            .iter()
-            .map(|fetch| (fetch.fetched.operation.clone(), fetch.digest, fetch.raw.clone().into()))
-            .collect(),
-        send_within_ms: u64::try_from(host.policy.limits.send_within.as_millis()).unwrap_or(u64::MAX),
-        resend: false,
-        irreversible: operation.irreversible(),
-        provider_dedupes: operation.provider.dedupe == oncegate_contract::Dedupe::KeyAndBody,
-        egress_direct: grant.egress_direct,
-    };
-    Ok(Draft {
-        key: wanted.key.0,
-        version: row.map_or(0, |row| row.version),
-        dispatch,
-        also: std::mem::take(also),
-        request,
-        secret,
-        allow_private: grant.allow_private,
-        send_until: Instant::now() + host.policy.limits.send_within,
-    })
-}
-
-/// The lookup that a key part comes from.
-fn key_lookup(field: &Field) -> Option<&str> {
-    match &field.source {
-        Source::Lookup { operation, .. } if field.role == Role::Key => Some(operation),
-        _ => None,
-    }
-}
-
-fn version(host: &Host, secret: Option<&Credential>, grant: &Grant) -> Option<(String, [u8; 8])> {
-    let name = grant.credential.as_ref()?.name.clone();
-    Some((name, host.cache.version_of(secret?.bytes())))
-}
-
-/// The stored request again, where rule 5 allows it.
-pub(crate) async fn draft_resend(
-    host: &Host,
-    book: &Book,
-    key: [u8; 32],
-    operation: &Operation,
-    grant: &Grant,
-    row: &Effect,
-) -> Result<Draft, String> {
-    let first = row.dispatch.as_deref().ok_or("nothing was sent yet")?;
-    let stored = book.effects.ledger.load(&first.request).await.map_err(|error| error.to_string())?;
-    let request: Request = decode(&stored).map_err(|error| error.to_string())?;
-    let secret = lookup::secret(grant).await.map_err(|stop| stop.to_string())?;
-    let credential = version(host, secret.as_ref(), grant);
-    let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-    // The statement that was sent under, and today's: the smaller window counts.
-    let contract = host.contract(book, first.contract).await.map_err(|error| error.to_string())?;
-    let then = contract.operations.get(&first.operation).and_then(|operation| operation.provider.window);
-    let terms = ResendTerms {
-        window_ms: operation.provider.window.min(then).map(millis),
-        margin_ms: millis(RESEND_MARGIN + host.policy.limits.request_deadline),
-        latest_clock_ms: (host.now)().saturating_add(millis(CLOCK_ERROR)),
-        same_request: <[u8; 32]>::from(Sha256::digest(&stored)) == first.request_digest,
-        same_credential: credential == first.credential,
-        same_url: grant.url == first.url,
-    };
-    may_resend(row, &terms)?;
-    let latest = latest_stamp(book, key).await?;
-    if latest > terms.latest_clock_ms {
-        return Err("this host's clock is behind the ledger's stamps, so no window can be told".to_owned());
-    }
-    let dispatch =
-        Dispatch { attempt: rand::rng().random(), host: book.me.id(), at: (host.now)(), resend: true, ..first.clone() };
-    Ok(Draft {
-        key,
-        version: row.version,
-        dispatch,
-        also: Vec::new(),
-        request,
-        secret,
-        allow_private: grant.allow_private,
-        send_until: Instant::now() + host.policy.limits.send_within,
-    })
-}
-
-/// The highest stamp in the ledger since the effect was first dispatched. A clock that was set back
-/// since then shows here, and one that was ahead at the dispatch shows in the row's own stamps.
-async fn latest_stamp(book: &Book, key: [u8; 32]) -> Result<u64, String> {
-    let failed = |error: LedgerError| error.to_string();
-    let mut from = book.effects.history(key).await.map_err(failed)?.first().map_or(0, |record| record.seq);
-    let mut latest = 0;
-    for _ in 0..STAMP_PAGES_MAX {
-        let page = book.effects.ledger.scan(from, STAMP_PAGE).await.map_err(failed)?;
-        let Some(last) = page.last() else { return Ok(latest) };
-        from = last.seq + 1;
-        latest = page.iter().filter_map(|record| record.event.at()).fold(latest, u64::max);
-    }
-    Err("too much has happened since to tell what time it is".to_owned())
-}
-
-/// Keeps the contract that this row will be judged by.
-async fn contract_seen(book: &Book, contract: &Contract, also: &mut Vec<Append>) -> Result<(), Stop> {
-    let digest = contract.digest();
-    let id = oncegate_ledger::StreamId { kind: StreamKind::Contract, id: digest };
-    if read(book, id).await?.is_empty() {
-        also.push(Append::new(id, Expect::Version(0), Event::ContractSeen { text: contract.text.clone(), digest }));
-    }
-    Ok(())
-}
-
-/// Lets a later call that made the same lookup find this effect (rule 13).
-async fn lookup_resolved(book: &Book, lookup: [u8; 32], key: &EffectKey, also: &mut Vec<Append>) -> Result<(), Stop> {
-    let id = oncegate_ledger::StreamId { kind: StreamKind::Lookup, id: lookup };
-    let event = Event::LookupResolved { effect: key.0 };
-    if !read(book, id).await?.iter().any(|record| record.event == event) {
-        also.push(Append::new(id, Expect::Any, event));
-    }
-    Ok(())
-}
-
-async fn read(book: &Book, id: oncegate_ledger::StreamId) -> Result<Vec<oncegate_ledger::Record>, Stop> {
-    book.effects.ledger.read(id).await.map_err(|error| ledger_stop(error.into()))
 }
 
 /// Steps e to h; gives the row as it then is, or nothing when another caller was first. Spawn it; do not await it inside something that can be dropped.
@@ -280,7 +93,7 @@ struct Keeper<'a> {
 #[async_trait::async_trait]
 impl Witness for Keeper<'_> {
     async fn before_first_byte(&mut self) -> Result<(), String> {
-        let fenced = self.book.effects.ledger.read(stream(StreamKind::Host, &[&self.draft.dispatch.host])).await;
+        let fenced = self.book.effects.ledger.read(StreamId::host(self.draft.dispatch.host)).await;
         let fenced = fenced.map_err(|error| error.to_string())?;
         if fenced.iter().any(|record| matches!(record.event, Event::HostFenced { .. })) {
             return Err("this host was fenced".to_owned());
@@ -401,7 +214,8 @@ pub(crate) async fn push(effects: &Effects, key: [u8; 32], event: Event) -> Resu
     Err(last.unwrap_or(EffectsError::Ledger(LedgerError::Unavailable { why: "too many writers".to_owned() })))
 }
 
-/// The open attempt's sender is gone: what it did is not known.
+/// The open attempt's sender is gone: what it stored of an answer is the answer; without any, what it
+/// did is not known.
 pub(crate) async fn lost(
     host: &Host,
     book: &Book,
@@ -410,10 +224,13 @@ pub(crate) async fn lost(
     sender_stopped: bool,
 ) -> Result<(), AttemptError> {
     let Some(attempt) = row.open_attempt() else { return Ok(()) };
+    if sender_stopped && let Some(event) = evidence::as_answer(host, book, key, row, attempt.id).await? {
+        return advance_or_race(book, key, row, event, Vec::new()).await;
+    }
     let why =
         if sender_stopped { "the sender stopped before it stored an answer" } else { "the sender cannot be asked" };
     let event = Event::Lost { attempt: attempt.id, at: (host.now)(), why: why.to_owned(), sender_stopped };
-    advance_or_race(book, key, row, event).await
+    advance_or_race(book, key, row, event, Vec::new()).await
 }
 
 /// Step h: judges the stored bytes by the contract they were asked under.
@@ -427,11 +244,14 @@ pub(crate) async fn classify(
     let mut row = row;
     while let Some(attempt) = row.unclassified_attempt().map(|attempt| attempt.id) {
         let at = (host.now)();
-        let event = match judge(host, book, key, &row, attempt, secret).await? {
-            Ok(outcome) => Event::Classified { attempt, at, outcome },
-            Err(why) => Event::ClassifyFailed { attempt, at, why },
+        let (event, guards) = match judge(host, book, key, &row, attempt, secret).await? {
+            Ok(outcome) => {
+                let (outcome, guards) = settle::belonging(host, book, key, &row, outcome).await?;
+                (Event::Classified { attempt, at, outcome }, guards)
+            }
+            Err(why) => (Event::ClassifyFailed { attempt, at, why }, Vec::new()),
         };
-        match book.effects.advance(key, Some(&row), event, Vec::new()).await {
+        match book.effects.advance(key, Some(&row), event, guards).await {
             Ok(next) => row = next,
             Err(error) if error.is_conflict() => {
                 row = book.effects.get(key).await.map_err(EffectsError::from)?.unwrap_or(row);
@@ -465,13 +285,15 @@ async fn judge(
     let complete = answered(book, key, attempt).await?.is_some_and(|answered| answered.complete);
     let judged = tokio::spawn(async move {
         match http::parse(&operation.method, &raw, complete).await {
-            Ok(answer) => oncegate_contract::classify(&operation, &answer),
-            Err(error) => Verdict::Unknown { why: error.to_string() },
+            Ok(answer) => (oncegate_contract::classify(&operation, &answer), Some(answer)),
+            Err(error) => (Verdict::Unknown { why: error.to_string() }, None),
         }
     });
-    Ok(judged
-        .await
-        .map_or_else(|_| Err("judging the answer panicked".to_owned()), |verdict| Ok(hidden(verdict, secret))))
+    let Ok((verdict, answer)) = judged.await else { return Ok(Err("judging the answer panicked".to_owned())) };
+    if let Some(answer) = answer {
+        host.saw_date(&answer);
+    }
+    Ok(Ok(hidden(verdict, secret)))
 }
 
 /// What gives the secret away is kept as a digest: a blank makes any text one that is not shown.
@@ -512,8 +334,9 @@ pub(crate) async fn advance_or_race(
     key: [u8; 32],
     row: &Effect,
     event: Event,
+    guards: Vec<Append>,
 ) -> Result<(), AttemptError> {
-    match book.effects.advance(key, Some(row), event, Vec::new()).await {
+    match book.effects.advance(key, Some(row), event, guards).await {
         Ok(_) => Ok(()),
         Err(error) if error.is_conflict() => Ok(()),
         Err(error) => Err(error.into()),

@@ -14,6 +14,9 @@ use crate::perform;
 use crate::policy::{self, Denied, Grant};
 use crate::stop::Stop;
 
+/// Facts by which a decision says for whom it is.
+const NAMED_BY: [&str; 3] = ["permit", "plan", "run"];
+
 /// The state of one call; shared by the guest, the call's own task and the answer that is given
 /// when the guest takes too long.
 pub(crate) struct Call {
@@ -42,8 +45,10 @@ pub(crate) struct Fetch {
     pub(crate) fetched: Fetched,
     /// Identity of the request: who asked what of whom.
     pub(crate) digest: [u8; 32],
-    /// The answer's bytes.
+    /// The answer's bytes; none where `effect` has them.
     pub(crate) raw: Vec<u8>,
+    /// The effect whose stored answer this is; none for a lookup.
+    pub(crate) effect: Option<[u8; 32]>,
 }
 
 /// One effect the call asked for.
@@ -139,6 +144,24 @@ impl Call {
         Ok((resolved, used))
     }
 
+    /// The same call as the earlier recipes under `was` resolve it.
+    pub(crate) fn formers(
+        &self,
+        operation: &Operation,
+        given: &[(String, Value)],
+    ) -> Result<Vec<(Operation, oncegate_contract::Resolved)>, Stop> {
+        let lookups: Vec<Fetched> = self.lookups().iter().map(|fetch| fetch.fetched.clone()).collect();
+        let sources = Sources { context: &self.context, arguments: &self.arguments, lookups: &lookups, given };
+        oncegate_contract::formers(operation, &sources).map_err(field_stop)
+    }
+
+    /// Whether an operator's decision names this call: `permit:ID`, `plan:ID` or `run:ID`, as the
+    /// orchestrator gave it.
+    pub(crate) fn is_named(&self, for_whom: &str) -> bool {
+        let Some((fact, id)) = for_whom.split_once(':') else { return false };
+        NAMED_BY.contains(&fact) && self.context.get(fact).is_some_and(|given| given == id)
+    }
+
     /// Sends a lookup and notes why one was refused.
     pub(crate) async fn fetch(&self, name: &str, given: Vec<(String, Value)>) -> Result<Reply, Stop> {
         let reply = self.fetch_now(name, given).await;
@@ -152,8 +175,8 @@ impl Call {
     async fn fetch_now(&self, name: &str, given: Vec<(String, Value)>) -> Result<Reply, Stop> {
         self.count_host_call()?;
         let operation = self.operation(name, EffectClass::None)?;
-        let ordinal = self.progress().fetches.len();
-        if ordinal >= self.limits.lookups_max as usize {
+        let lookups = self.progress().fetches.iter().filter(|fetch| fetch.effect.is_none()).count();
+        if lookups >= self.limits.lookups_max as usize {
             return Err(Stop::Limit("lookups".to_owned()));
         }
         let used: usize = self.progress().fetches.iter().map(|fetch| fetch.raw.len()).sum();
@@ -161,14 +184,29 @@ impl Call {
         let (resolved, _) = self.resolve(operation, &given)?;
         let grant = self.grant(operation).map_err(denied)?;
         let found = lookup::send(&self.host, operation, &grant, &resolved, self.tenant(), room).await?;
-        let fetched = Fetched {
-            fetch: u32::try_from(ordinal).unwrap_or(u32::MAX),
-            operation: name.to_owned(),
-            found: oncegate_contract::found(operation, &found.answer),
-            body: oncegate_contract::parse_json(&found.answer.body).unwrap_or(serde_json::Value::Null),
-        };
-        self.progress().fetches.push(Arc::new(Fetch { fetched, digest: found.digest, raw: found.raw }));
+        let counts = oncegate_contract::found(operation, &found.answer);
+        self.add_source(name, counts, &found.answer, |fetched| Fetch {
+            fetched,
+            digest: found.digest,
+            raw: found.raw,
+            effect: None,
+        });
         Ok(self.reply(operation, found.answer, false, None))
+    }
+
+    /// Keeps an answer of this call for fields that name its operation.
+    pub(crate) fn add_source(
+        &self,
+        operation: &str,
+        found: bool,
+        answer: &oncegate_contract::Answer,
+        fetch: impl FnOnce(Fetched) -> Fetch,
+    ) {
+        let body = oncegate_contract::parse_json(&answer.body).unwrap_or(serde_json::Value::Null);
+        let mut progress = self.progress();
+        let ordinal = u32::try_from(progress.fetches.len()).unwrap_or(u32::MAX);
+        let fetched = Fetched { fetch: ordinal, operation: operation.to_owned(), found, body };
+        progress.fetches.push(Arc::new(fetch(fetched)));
     }
 
     /// Performs an effect and notes what came of it.
@@ -214,6 +252,11 @@ impl Call {
             }
             None => progress.asked.push(asked),
         }
+    }
+
+    /// Forgets a key that turned out not to be the call's.
+    pub(crate) fn forget(&self, key: &[u8; 32]) {
+        self.progress().asked.retain(|one| one.key.as_ref() != Some(key));
     }
 
     /// Notes something that was refused before it had a key.

@@ -1,11 +1,11 @@
 //! What all calls share: ledger, policy, engine, cache, clock and the attempts that are under way.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use oncegate_contract::Contract;
+use oncegate_contract::{Answer, Contract};
 use oncegate_ledger::hosts::{self, Hosts, Stopped};
 use oncegate_ledger::state::{Attempt, Effect, Sender};
 use oncegate_ledger::{Dispatch, Effects, Event, StreamId, StreamKind};
@@ -16,12 +16,16 @@ use crate::attempt::AttemptError;
 use crate::cache::Cache;
 use crate::credential::Credential;
 use crate::engine::Runtime;
+use crate::http;
 use crate::policy::Policy;
 use crate::stop::Stop;
 
 /// Over and above its own deadlines, how long an attempt in another living host may take before it
 /// is no longer waited for; it covers slow commits.
 const OVERDUE_SLACK: Duration = Duration::from_secs(30);
+
+/// Frozen keys at one account from which on they are no accident of one effect: somebody is told.
+pub const FROZEN_MANY: usize = 10;
 
 /// Milliseconds since the Unix epoch.
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
@@ -49,6 +53,12 @@ pub(crate) struct Host {
     closed: AtomicBool,
     running: Mutex<HashSet<[u8; 16]>>,
     stops_seen: Mutex<HashMap<[u8; 16], Instant>>,
+    /// Hosts that an operator fenced, as far as this process has looked.
+    fenced: Mutex<HashSet<[u8; 16]>>,
+    undone_seen: Mutex<HashMap<[u8; 32], Instant>>,
+    accounts: Mutex<HashMap<[u8; 32], String>>,
+    provider_clock: AtomicU64,
+    frozen: Mutex<HashMap<String, HashSet<[u8; 32]>>>,
     contracts: Mutex<HashMap<[u8; 32], Arc<Contract>>>,
 }
 
@@ -64,6 +74,11 @@ impl Host {
             closed: AtomicBool::new(false),
             running: Mutex::default(),
             stops_seen: Mutex::default(),
+            fenced: Mutex::default(),
+            undone_seen: Mutex::default(),
+            accounts: Mutex::default(),
+            provider_clock: AtomicU64::new(0),
+            frozen: Mutex::default(),
             contracts: Mutex::default(),
         }
     }
@@ -100,10 +115,33 @@ impl Host {
         }
         match book.hosts.stopped(attempt.host) {
             Stopped::Yes => self.saw_stop(attempt.id),
+            _ if self.is_fenced(attempt.host) => self.saw_stop(attempt.id),
             Stopped::No if self.overdue(attempt.at) => Sender::NotKnown,
             Stopped::No => Sender::Running,
             Stopped::NotKnown => Sender::NotKnown,
         }
+    }
+
+    /// Looks which senders of the row an operator has fenced: by his word they have stopped, and
+    /// [`Host::sender_of`] says so from then on. What cannot be read is not known to be fenced.
+    pub(crate) async fn learn_fences(&self, book: &Book, effect: &Effect) {
+        for attempt in effect.attempts.iter().filter(|attempt| !attempt.stopped && !attempt.proof) {
+            let host = attempt.host;
+            if host == book.me.id() || book.hosts.stopped(host) == Stopped::Yes || self.is_fenced(host) {
+                continue;
+            }
+            match book.effects.ledger.read(StreamId::host(host)).await {
+                Ok(records) if records.iter().any(|record| matches!(record.event, Event::HostFenced { .. })) => {
+                    self.fenced.lock().unwrap_or_else(PoisonError::into_inner).insert(host);
+                }
+                Ok(_) => {}
+                Err(error) => tracing::warn!(%error, "whether a host was fenced cannot be read"),
+            }
+        }
+    }
+
+    fn is_fenced(&self, host: [u8; 16]) -> bool {
+        self.fenced.lock().unwrap_or_else(PoisonError::into_inner).contains(&host)
     }
 
     fn saw_stop(&self, attempt: [u8; 16]) -> Sender {
@@ -118,6 +156,48 @@ impl Host {
         let seen = self.stops_seen.lock().unwrap_or_else(PoisonError::into_inner);
         let since = effect.attempts.iter().map(|attempt| seen.get(&attempt.id).map(Instant::elapsed));
         if all { since.min().flatten() } else { None }
+    }
+
+    /// How long ago this process, on its own monotonic clock, first saw that the effect was undone.
+    pub(crate) fn undone_for(&self, effect: [u8; 32]) -> Duration {
+        let mut seen = self.undone_seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.entry(effect).or_insert_with(Instant::now).elapsed()
+    }
+
+    /// What a provider said of an account, if this process has asked.
+    pub(crate) fn account(&self, asked: &[u8; 32]) -> Option<String> {
+        self.accounts.lock().unwrap_or_else(PoisonError::into_inner).get(asked).cloned()
+    }
+
+    pub(crate) fn keep_account(&self, asked: [u8; 32], told: &str) {
+        self.accounts.lock().unwrap_or_else(PoisonError::into_inner).insert(asked, told.to_owned());
+    }
+
+    /// Notes a provider's `Date`. The latest counts, and only against permissions: a wrong one can end
+    /// a dedupe window early and never lengthen one.
+    pub(crate) fn saw_date(&self, answer: &Answer) {
+        if let Some(date) = http::date(answer) {
+            self.provider_clock.fetch_max(date, Ordering::Relaxed);
+        }
+    }
+
+    /// Notes a key that is frozen; raises the alarm with every one beyond many at one account.
+    pub(crate) fn saw_frozen(&self, key: [u8; 32], account: &str) {
+        let mut frozen = self.frozen.lock().unwrap_or_else(PoisonError::into_inner);
+        let keys = frozen.entry(account.to_owned()).or_default();
+        if keys.insert(key) && keys.len() >= FROZEN_MANY {
+            let count = keys.len();
+            tracing::error!(
+                account,
+                count,
+                "many keys are frozen at one account; is what the contract says of it true?"
+            );
+        }
+    }
+
+    /// The latest time that any clock of this process, or a provider's `Date`, has shown.
+    pub(crate) fn latest_clock(&self) -> u64 {
+        (self.now)().max(self.provider_clock.load(Ordering::Relaxed))
     }
 
     /// The secret that a row was sent with, if it is still the one that can be read.

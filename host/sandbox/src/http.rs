@@ -23,6 +23,7 @@ use crate::egress::{self, EgressError};
 mod raw;
 mod tap;
 
+pub(crate) use raw::date;
 pub use raw::{RawError, parse};
 use tap::{Tap, Tapped};
 

@@ -31,6 +31,8 @@ pub use credential::{CredentialError, probe_credential};
 pub use load::{ComponentError, Loaded, load, read};
 pub use sandbox::{CONTEXT_NAMES, CallRequest, DRAIN_MAX, Options, Sandbox, SandboxError, rfc3339, view};
 
+pub use settle::{LOOKS_MAX, Looked, Rounds};
+
 pub mod convert;
 pub mod describe;
 pub mod pack;

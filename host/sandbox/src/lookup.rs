@@ -60,6 +60,7 @@ pub(crate) async fn send(
         None => sent.raw,
     };
     let answer = http::parse(&request.method, &raw, true).await.map_err(|error| logged(&operation.name, &error))?;
+    host.saw_date(&answer);
     let digest = digest(&[
         tenant.as_bytes(),
         grant.account.as_bytes(),

@@ -3,23 +3,38 @@
 //! The key is derived before anything is asked of policy: a stored answer is given even where a new
 //! send would not be allowed.
 
+mod account;
+mod bindings;
+pub(crate) mod completing;
+mod ensure;
+mod former;
+mod gates;
+mod identity;
+mod pins;
+mod sequence;
+mod undoing;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use oncegate_contract::{EffectKey, Fingerprint, Operation, Owner, Resolved, Value};
+use oncegate_contract::{EffectKey, Fingerprint, Operation, Resolved, Role, Value};
+use oncegate_ledger::EffectsError;
 use oncegate_ledger::state::{self, Answer, Effect, StateTag};
-use oncegate_ledger::{Append, EffectsError, Event, Expect, StreamId, StreamKind};
 use rand::Rng;
 use tokio::time::Instant;
 
 use crate::attempt::{self, Draft};
-use crate::call::{Asked, Call, Fetch, Reply, denied, field_stop};
-use crate::host::{Book, stream};
+use crate::call::{Asked, Call, Fetch, Reply, denied};
+use crate::host::Book;
 use crate::outcome::Detail;
-use crate::policy;
 use crate::settle::{self, Patience};
 use crate::stop::Stop;
 use crate::{replay, settle::Settled};
+
+use former::Former;
+pub(crate) use gates::Passage;
+use identity::key_of;
+use pins::Pin;
 
 /// Times a row is looked at again within one request; each time something was learnt.
 const ROUNDS_MAX: usize = 12;
@@ -45,6 +60,15 @@ pub(crate) struct Wanted<'a> {
     pub(crate) recipe: [u8; 32],
     pub(crate) epoch: u32,
     pub(crate) key: EffectKey,
+    /// Values that the dispatch of this effect is the first to pin.
+    pins: Vec<Pin>,
+    /// The same call as earlier recipes resolve it.
+    formers: Vec<Former>,
+    /// Rows under keys of earlier recipes, as they were seen: none of them can have happened.
+    passed: Vec<([u8; 32], u64)>,
+    /// It is a row of an earlier recipe that is looked at: it may answer, and nothing is dispatched under
+    /// its key.
+    former: bool,
 }
 
 /// Performs an operation or answers from its row.
@@ -55,70 +79,30 @@ pub(crate) async fn perform(
     asked: &mut Asked,
 ) -> Result<Reply, Stop> {
     let operation = call.operation(name, oncegate_contract::EffectClass::Keyed)?;
-    let (resolved, fetches) = call.resolve(operation, given)?;
-    let account = policy::account(&call.host.policy, operation)
-        .ok_or_else(|| Stop::NotPermitted("this operation is not permitted".to_owned()))?;
-    let book = call.host.book()?;
-    let admitted = policy::admit(&call.host.policy, &call.component.description.digest, call.tenant());
-    admitted.map_err(denied)?;
-    let recipe = oncegate_contract::recipe(operation);
-    let key = key_of(call, operation, &account, &resolved, 0)?;
-    asked.key = Some(key.0);
+    let mut wanted = Wanted::identify(call, operation, given).await?;
+    asked.key = Some(wanted.key.0);
     // Before any row answers: a key that another recipe happens to give is not the same effect.
-    check_recipe(call, book, operation, &recipe).await?;
-    let mut wanted = Wanted { call, book, operation, resolved, fetches, account, recipe, epoch: 0, key };
+    bindings::check_recipes(call, wanted.book, operation, &wanted.recipe).await?;
     for _ in 0..EPOCHS_MAX {
-        asked.key = Some(wanted.key.0);
-        call.count_effect(&wanted.key.0)?;
-        call.note(asked.clone());
-        match wanted.answer(asked).await? {
+        match wanted.at_epoch(asked).await? {
             Next::Reply(reply) => return Ok(reply),
-            Next::Epoch(epoch) => {
-                wanted.epoch = epoch;
-                wanted.key = key_of(call, operation, &wanted.account, &wanted.resolved, epoch)?;
-            }
+            Next::Epoch(epoch) => wanted.epoch = epoch,
+            Next::Fresh(_) => return Err(Stop::InProgress),
+            Next::Pinned => wanted = Wanted::identify(call, operation, given).await?,
         }
     }
     Err(Stop::Unsettled(Detail::Frozen))
 }
 
-/// The recipe that is bound to this owner's action must be this contract's; gives the stream to bind it
-/// in when none is bound yet.
-async fn check_recipe(
-    call: &Call,
-    book: &Book,
-    operation: &Operation,
-    recipe: &[u8; 32],
-) -> Result<Option<StreamId>, Stop> {
-    let action = operation.action.as_deref().unwrap_or_default();
-    let owner = call.contract().component.name.as_str();
-    let id = stream(StreamKind::Recipe, &[owner.as_bytes(), action.as_bytes()]);
-    match last(book, id).await? {
-        Some(Event::RecipeBound { recipe: bound, .. }) if bound != *recipe => Err(Stop::RecipeChanged),
-        Some(_) => Ok(None),
-        None => Ok(Some(id)),
-    }
-}
-
-async fn last(book: &Book, id: StreamId) -> Result<Option<Event>, Stop> {
-    let records = book.effects.ledger.read(id).await.map_err(|error| ledger_stop(error.into()))?;
-    Ok(records.into_iter().next_back().map(|record| record.event))
-}
-
-fn key_of(
-    call: &Call,
-    operation: &Operation,
-    account: &str,
-    resolved: &Resolved,
-    epoch: u32,
-) -> Result<EffectKey, Stop> {
-    let owner = Owner { tenant: call.tenant(), account, owner: &call.contract().component.name };
-    oncegate_contract::effect_key(operation, &owner, resolved, epoch).map_err(field_stop)
-}
-
+/// What became of one key.
 enum Next {
     Reply(Reply),
+    /// It goes on at that epoch.
     Epoch(u32),
+    /// Nothing can have happened under this key of an earlier recipe; its row is at this version.
+    Fresh(u64),
+    /// Another call has pinned a value meanwhile: the key is another.
+    Pinned,
 }
 
 /// What one look at the row led to.
@@ -143,7 +127,6 @@ impl Wanted<'_> {
         let mut rounds = 0;
         while rounds < ROUNDS_MAX {
             let row = self.row().await?;
-            asked.before.get_or_insert(row.as_ref().is_some_and(|row| row.state == StateTag::Done));
             match self.step(row, asked, attach_until, &mut settled).await? {
                 Step::Again => rounds += 1,
                 Step::Raced if races < RACES_MAX => {
@@ -169,13 +152,20 @@ impl Wanted<'_> {
         settled: &mut bool,
     ) -> Result<Step, Stop> {
         let differing = self.differing(row.as_ref()).await?;
+        if let Some(row) = &row {
+            self.call.host.learn_fences(self.book, row).await;
+        }
         let sender = row.as_ref().map_or(state::Sender::Stopped, |row| self.call.host.sender(self.book, row));
-        let answer = state::answer(row.as_ref(), &differing, sender);
-        let answer = match answer {
-            // The later epoch is for those whom the decision names; others hear the earlier one.
-            Answer::Superseded { earlier, .. } => *earlier,
+        let answer = match self.heard(state::answer(row.as_ref(), &differing, sender))? {
+            Answer::NextEpoch { epoch } => return Ok(Step::End(Next::Epoch(epoch))),
+            Answer::Dispatch { .. } if self.former => {
+                return Ok(Step::End(Next::Fresh(row.map_or(0, |row| row.version))));
+            }
             other => other,
         };
+        self.call.count_effect(&self.key.0)?;
+        self.call.note(asked.clone());
+        asked.before.get_or_insert(row.as_ref().is_some_and(|row| row.heard_state() == StateTag::Done));
         let Some(row) = row else { return self.dispatch(None, asked).await };
         asked.reworded =
             row.generated().is_some_and(|first| first != oncegate_contract::generated_digest(&self.resolved));
@@ -188,13 +178,32 @@ impl Wanted<'_> {
                 attempt::classify(&self.call.host, self.book, self.key.0, row, None).await.map_err(attempt_stop)?;
                 Ok(Step::Again)
             }
-            Answer::Settle | Answer::Issued => self.settle(row, settled).await,
+            Answer::Settle => self.settle(row, settled).await,
+            Answer::Issued => self.issued(row, settled).await,
             Answer::Stranded => Err(Stop::Unsettled(Detail::Stranded)),
-            Answer::Frozen => Err(Stop::Unsettled(Detail::Frozen)),
+            Answer::Frozen => {
+                self.call.host.saw_frozen(self.key.0, row.account());
+                Err(Stop::Unsettled(Detail::Frozen))
+            }
             Answer::AwaitingApproval => Err(Stop::AwaitingApproval),
-            Answer::Revoked | Answer::Superseded { .. } => Err(Stop::Revoked),
-            Answer::NextEpoch { epoch } => Ok(Step::End(Next::Epoch(epoch))),
+            Answer::Revoked | Answer::NextEpoch { .. } | Answer::Superseded { .. } => Err(Stop::Revoked),
             Answer::KeyReused(fields) => Err(Stop::KeyReused(fields)),
+        }
+    }
+
+    /// What this call hears of a row that was superseded: the later epoch is for those whom the decision
+    /// names, the others hear the earlier one.
+    fn heard(&self, answer: Answer) -> Result<Answer, Stop> {
+        match answer {
+            Answer::Superseded { epoch, for_whom, .. } if self.call.is_named(&for_whom) => {
+                Ok(Answer::NextEpoch { epoch })
+            }
+            Answer::Superseded { earlier, .. } => match *earlier {
+                // The epoch after an undone one is not for everybody any more.
+                Answer::NextEpoch { .. } => Err(Stop::Revoked),
+                earlier => Ok(earlier),
+            },
+            other => Ok(other),
         }
     }
 
@@ -202,12 +211,17 @@ impl Wanted<'_> {
     async fn differing(&self, row: Option<&Effect>) -> Result<Vec<String>, Stop> {
         let Some((salt, fields)) = row.and_then(Effect::fingerprint) else { return Ok(Vec::new()) };
         let mut differing = Fingerprint { salt: *salt, fields: fields.to_vec() }.differing(&self.resolved);
-        let dispatch = row.and_then(|row| row.dispatch.as_deref());
-        if let Some(older) = dispatch.filter(|dispatch| dispatch.contract != self.call.contract().digest()) {
+        let older = row.and_then(Effect::judged_by).filter(|(digest, _)| *digest != self.call.contract().digest());
+        if let Some((digest, operation)) = older {
             // The row is judged by its own contract: a field that one did not have cannot differ.
-            let contract = self.call.host.contract(self.book, older.contract).await.map_err(attempt_stop)?;
-            let operation = contract.operations.get(&older.operation);
+            let contract = self.call.host.contract(self.book, digest).await.map_err(attempt_stop)?;
+            let operation = contract.operations.get(operation);
             differing.retain(|name| operation.is_none_or(|operation| operation.field(name).is_some()));
+        }
+        if self.former {
+            // What was bound and is part of the key now is compared by the key.
+            let bound = |name: &str| self.operation.field(name).is_none_or(|field| field.role != Role::Key);
+            differing.retain(|name| bound(name));
         }
         Ok(differing)
     }
@@ -215,7 +229,7 @@ impl Wanted<'_> {
     async fn replay(&self, row: &Effect) -> Result<Reply, Stop> {
         let answer =
             replay::answer(&self.call.host, self.book, self.key.0, row, self.operation).await.map_err(attempt_stop)?;
-        Ok(self.call.reply(self.operation, answer, true, Some(true)))
+        Ok(self.first_step(answer, true, Some(true)))
     }
 
     /// Waits for what another call or process is doing, for a bounded time.
@@ -260,15 +274,15 @@ impl Wanted<'_> {
 
     async fn resend(&self, row: &Effect, open: Detail) -> Result<Step, Stop> {
         let grant = self.call.grant(self.operation).map_err(denied)?;
-        let draft =
-            match attempt::draft_resend(&self.call.host, self.book, self.key.0, self.operation, &grant, row).await {
-                Ok(draft) => draft,
-                Err(why) => {
-                    tracing::info!(label = row.label(), %why, "not sent again");
-                    return Err(Stop::Unsettled(open));
-                }
-            };
-        self.send(draft).await
+        let left = self.completing_again(row).await?;
+        let draft = match attempt::again(&self.call.host, self.book, self.key.0, self.operation, &grant, row).await {
+            Ok(draft) => draft,
+            Err(why) => {
+                tracing::info!(label = row.label(), %why, "not sent again");
+                return Err(Stop::Unsettled(open));
+            }
+        };
+        self.send(draft.within(left)).await
     }
 
     async fn dispatch(&self, row: Option<&Effect>, asked: &mut Asked) -> Result<Step, Stop> {
@@ -281,10 +295,17 @@ impl Wanted<'_> {
         {
             return Err(Stop::NotPermitted(format!("{key}: {why}")));
         }
+        if self.pinned_meanwhile().await? {
+            asked.before = None;
+            self.call.forget(&self.key.0);
+            return Ok(Step::End(Next::Pinned));
+        }
         let grant = self.call.grant(self.operation).map_err(denied)?;
-        let mut also = self.bindings(&grant).await?;
-        self.sequence().await?;
-        let draft = attempt::draft(self, &grant, row, &mut also).await?;
+        if let Some(step) = self.ensure(&grant, row, asked).await? {
+            return Ok(step);
+        }
+        let passage = self.gates(&grant, row).await?;
+        let draft = attempt::fresh(self, &grant, row, passage).await?;
         self.send(draft).await
     }
 
@@ -307,7 +328,7 @@ impl Wanted<'_> {
                 let answer = replay::answer(&self.call.host, self.book, self.key.0, &effect, self.operation)
                     .await
                     .map_err(attempt_stop)?;
-                Ok(Step::End(Next::Reply(self.call.reply(self.operation, answer, false, Some(true)))))
+                Ok(Step::End(Next::Reply(self.first_step(answer, false, Some(true)))))
             }
             StateTag::NoEffect if effect.attempts.last().is_some_and(|attempt| attempt.responded) => {
                 let answer = replay::answer(&self.call.host, self.book, self.key.0, &effect, self.operation)
@@ -317,75 +338,13 @@ impl Wanted<'_> {
             }
             StateTag::NoEffect => Err(Stop::NotSent("the provider could not be reached".to_owned())),
             StateTag::Revoked => Err(Stop::Revoked),
+            StateTag::Issued if self.is_completed_here() => self.step_to_complete(&effect, false).await,
             StateTag::Issued => Err(Stop::Unsettled(Detail::Issued)),
             _ if effect.frozen => Err(Stop::Unsettled(Detail::Frozen)),
             // One settling look at once: most time-outs are answered by it.
             _ => Ok(Step::Again),
         }
     }
-
-    /// The recipe and the account that this owner's effects are bound to: checked, or bound now.
-    async fn bindings(&self, grant: &policy::Grant) -> Result<Vec<Append>, Stop> {
-        let mut also = Vec::new();
-        if let Some(id) = check_recipe(self.call, self.book, self.operation, &self.recipe).await? {
-            let event = Event::RecipeBound { recipe: self.recipe, contract: self.call.contract().digest() };
-            also.push(Append::new(id, Expect::Version(0), event));
-        }
-        // By what is done for whom, not by the account's label: a changed label would make every key new.
-        let action = self.operation.action.as_deref().unwrap_or_default();
-        let owner = self.call.contract().component.name.as_str();
-        let parts = [self.call.tenant().as_bytes(), owner.as_bytes(), action.as_bytes()];
-        let stream_id = stream(StreamKind::Account, &parts);
-        let now = Event::AccountBound {
-            account: self.account.clone(),
-            endpoint: self.operation.endpoint.clone(),
-            url: grant.url.clone(),
-            credential: grant.credential.as_ref().map(|usage| usage.name.clone()),
-        };
-        match last(self.book, stream_id).await? {
-            Some(first) if !same_account(&first, &now) => return Err(Stop::AccountChanged),
-            Some(_) => {}
-            None => also.push(Append::new(stream_id, Expect::Version(0), now)),
-        }
-        Ok(also)
-    }
-
-    /// An ordinal is accepted only when the one before it exists and is decided.
-    async fn sequence(&self) -> Result<(), Stop> {
-        let Some((_, _, n)) = &self.resolved.sequence else { return Ok(()) };
-        if *n <= 1 {
-            return Ok(());
-        }
-        let mut previous = self.resolved.clone();
-        if let Some(sequence) = &mut previous.sequence {
-            sequence.2 = n - 1;
-        }
-        let key = key_of(self.call, self.operation, &self.account, &previous, 0)?;
-        let row = self.book.effects.get(key.0).await.map_err(|error| ledger_stop(error.into()))?;
-        let decided = row.as_ref().is_some_and(|row| {
-            matches!(
-                row.state,
-                StateTag::Done | StateTag::NoEffect | StateTag::Revoked | StateTag::Undone | StateTag::Superseded
-            )
-        });
-        if decided {
-            return Ok(());
-        }
-        let state = row.map_or("missing", |row| row.state.as_str());
-        Err(Stop::SequenceGap(format!("number {n} was asked for while number {} is {state}; nothing was sent", n - 1)))
-    }
-}
-
-/// The endpoint's URL or credential may only change by an operator's decision.
-fn same_account(first: &Event, now: &Event) -> bool {
-    let parts = |event: &Event| match event {
-        Event::AccountBound { account, endpoint, url, credential }
-        | Event::AccountRenamed { account, endpoint, url, credential, .. } => {
-            Some((account.clone(), endpoint.clone(), url.clone(), credential.clone()))
-        }
-        _ => None,
-    };
-    parts(first).is_some_and(|first| Some(first) == parts(now))
 }
 
 pub(crate) fn ledger_stop(error: EffectsError) -> Stop {

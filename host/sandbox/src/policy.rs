@@ -13,11 +13,16 @@ mod units;
 use std::collections::BTreeMap;
 use std::fmt;
 
+use oncegate_contract::Pointer;
+
 pub use decide::{Denied, Grant, account, admit, decide, tenant};
 pub use units::digest_of;
 
 use crate::describe::Description;
 use crate::limits::Limits;
+
+/// Longer than any orchestrator keeps a run that it may replay.
+const REPLAY_WINDOW: std::time::Duration = std::time::Duration::from_secs(90 * 86_400);
 
 /// Facts that an orchestrator may give.
 pub const CONTEXT_FACTS: [&str; 7] = ["tenant", "trigger", "run", "sequence", "plan", "permit", "parent"];
@@ -35,6 +40,22 @@ pub struct Policy {
     pub context: ContextRules,
     /// Limits of every call.
     pub limits: Limits,
+    /// How long the history of what is decided is kept at least.
+    pub retention: Retention,
+}
+
+/// The `[retention]` table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retention {
+    /// For so long after its last change an effect answers with the provider's own words, and is not
+    /// pruned.
+    pub replay_window: std::time::Duration,
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        Self { replay_window: REPLAY_WINDOW }
+    }
 }
 
 /// One `[[component]]` entry.
@@ -62,6 +83,17 @@ pub struct EndpointRule {
     pub egress_direct: bool,
     /// Whether private, loopback and link-local addresses may be connected to.
     pub allow_private: bool,
+    /// How the provider itself says which account this is.
+    pub account_is: Option<AccountIs>,
+}
+
+/// `account-is`: a lookup whose answer names the account.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccountIs {
+    /// The contract's lookup, at the same endpoint.
+    pub operation: String,
+    /// Where its answer has the account's identifier.
+    pub at: Pointer,
 }
 
 /// One `[credential.NAME]` table.

@@ -1,6 +1,6 @@
 //! The stored answer of a settled effect, as the guest of a later call is given it.
 
-use oncegate_contract::{Answer, Operation, Settle};
+use oncegate_contract::{Answer, Operation, Segment, Settle};
 use oncegate_ledger::state::{Attempt, Effect, StateTag};
 use oncegate_ledger::{EffectsError, Event, Outcome, SettleVerdict};
 
@@ -35,13 +35,33 @@ pub(crate) async fn answer(
             return Ok(answer);
         }
     }
-    Ok(whole(found_object(book, key, row, operation).await?.unwrap_or_else(nothing)))
+    let found = found_object(book, key, row, operation).await?;
+    Ok(whole(found.or_else(|| receipt_alone(row, operation)).unwrap_or_else(nothing)))
+}
+
+/// What is left of the provider's answer where retention or a person's word is all there is: the receipt,
+/// in the place where the answer would have it.
+fn receipt_alone(row: &Effect, operation: &Operation) -> Option<Vec<u8>> {
+    let (receipt, pointer) = (row.receipt.as_ref()?, operation.receipt.as_ref()?);
+    let mut body = serde_json::Value::String(receipt.clone());
+    for step in pointer.segments().iter().rev() {
+        body = match step {
+            Segment::Name(name) => serde_json::json!({ name: body }),
+            Segment::Any => serde_json::json!([body]),
+        };
+    }
+    Some(body.to_string().into_bytes())
 }
 
 /// Whether this attempt's answer is what the row's state rests on.
 fn decided(row: &Effect, attempt: &Attempt) -> bool {
     match &attempt.outcome {
         Some(Outcome::Done { receipt }) => row.receipt.as_ref() == Some(receipt),
+        // What another operation completes has no other answer of its own.
+        Some(Outcome::Issued { receipt }) => {
+            let here = [StateTag::Issued, StateTag::Stranded, StateTag::Done].contains(&row.state);
+            here && receipt.as_ref().is_none_or(|receipt| row.receipt.as_ref() == Some(receipt))
+        }
         Some(Outcome::NoEffect { .. }) => row.state == StateTag::NoEffect,
         _ => false,
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use oncegate_ledger::hosts::Hosts;
 use oncegate_ledger::state::{Effect, StateTag};
-use oncegate_ledger::{Effects, Event, Ledger, LedgerError, StreamId, StreamKind};
+use oncegate_ledger::{Effects, Event, Ledger, StreamId, StreamKind};
 use serde_json::Value;
 
 use crate::cache::{Cache, CacheError};
@@ -20,7 +20,7 @@ use crate::host::{Book, Clock, Host};
 use crate::load::{self, ComponentError, Loaded};
 use crate::outcome::{self, Code, Detail, EffectView, Ended, Fate, NextAction, Nothing, Outcome, Seen};
 use crate::policy::{self, Policy};
-use crate::settle::{self, Patience};
+use crate::settle::{self, Looked, Patience, Rounds};
 use crate::stop::Stop;
 use crate::wasi::Log;
 
@@ -54,9 +54,6 @@ pub enum SandboxError {
     /// The cache cannot be used.
     #[error(transparent)]
     Cache(#[from] CacheError),
-    /// This process cannot be made known to the ledger.
-    #[error(transparent)]
-    Ledger(#[from] LedgerError),
 }
 
 /// One call of one tool.
@@ -77,21 +74,20 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
-    /// Starts the engine and makes this process known to the ledger.
+    /// Starts the engine and makes this process known to the ledger. Where that fails there is no ledger:
+    /// reads go on, effects are refused.
     ///
     /// # Errors
     /// [`SandboxError`].
     pub fn new(options: Options) -> Result<Self, SandboxError> {
         let runtime = Runtime::new()?;
         let cache = Cache::open(&options.cache)?;
-        let book = match options.ledger {
-            Ok(ledger) => {
-                let hosts = Hosts::of(&ledger.identity());
-                let me = hosts.register()?;
-                Ok(Book { effects: Effects::new(ledger), hosts, me })
-            }
-            Err(why) => Err(why),
-        };
+        let book = options.ledger.and_then(|ledger| {
+            let hosts = Hosts::of(&ledger.identity());
+            // Without it nobody could tell whether this process still sends: nothing is sent.
+            let me = hosts.register().map_err(|error| error.to_string())?;
+            Ok(Book { effects: Effects::new(ledger), hosts, me })
+        });
         Ok(Self { host: Arc::new(Host::new(runtime, cache, options.policy, book, options.clock)) })
     }
 
@@ -157,6 +153,16 @@ impl Sandbox {
         let book = self.host.book().map_err(|stop| stop.to_string())?;
         let row = settle::refresh_saying(&self.host, book, key, None, Patience::Long).await;
         row.map_err(|error| error.to_string())
+    }
+
+    /// One round of settling what senders that have stopped left open: at most so many looks, and none
+    /// of them waits. `rounds` keeps when each row is due again. Dispatches nothing.
+    ///
+    /// # Errors
+    /// Without a ledger, or when it cannot be read.
+    pub async fn settle_open(&self, rounds: &mut Rounds, looks_max: usize) -> Result<Vec<Looked>, String> {
+        let book = self.host.book().map_err(|stop| stop.to_string())?;
+        settle::round(&self.host, book, rounds, looks_max).await
     }
 
     /// The only tenant there is need not be named; beside others there is no default.
@@ -261,15 +267,20 @@ impl Sandbox {
         }
         keys.sort_unstable();
         keys.dedup();
+        let mut rows = Vec::new();
+        for key in keys {
+            let Ok(row) = book.effects.get(key).await else { return Vec::new() };
+            rows.extend(row.map(|row| (key, row.without_bytes())));
+        }
         // Several effects under one lookup: which of them this call is about, it does not tell.
-        let [key] = keys[..] else { return Vec::new() };
+        let [key] = settle::heard_by(call, &rows)[..] else { return Vec::new() };
         let before = matches!(book.effects.get(key).await, Ok(Some(row)) if row.state == StateTag::Done);
         let row = settle::refresh(&self.host, book, key, Some(component), Patience::Brief).await;
         let Ok(Some(row)) = row else { return Vec::new() };
         let same_tool = row.dispatch.as_deref().is_some_and(|dispatch| dispatch.tool == call.tool);
         // What is proven not to have happened says nothing about a guest that asked for nothing.
         let seen = from_row(&row, before);
-        let tells = same_tool && !matches!(seen.fate, Fate::NoEffect(_));
+        let tells = same_tool && row.state != StateTag::Undone && !matches!(seen.fate, Fate::NoEffect(_));
         if tells { vec![seen] } else { Vec::new() }
     }
 }
@@ -356,9 +367,11 @@ fn refused(code: Code, reason: Option<String>) -> Seen {
 fn from_row(row: &Effect, before: bool) -> Seen {
     // A reason is the provider's only where the provider answered.
     let answered = row.attempts.last().is_some_and(|attempt| attempt.responded);
-    let fate = match row.state {
+    // Whoever follows a superseding decision is told of the later epoch's row.
+    let fate = match row.heard_state() {
         _ if row.frozen => Fate::Open(Detail::Frozen),
-        StateTag::Done => Fate::Done { before },
+        // This call did it or found it done; that it was undone since is in its view.
+        StateTag::Done | StateTag::Undone => Fate::Done { before: before || row.superseded_by.is_some() },
         StateTag::NoEffect if answered => Fate::NoEffect(Nothing::Refused),
         StateTag::NoEffect => Fate::NoEffect(Nothing::NotReached),
         StateTag::Dispatched | StateTag::Responded => Fate::Open(Detail::InProgress),
@@ -366,7 +379,7 @@ fn from_row(row: &Effect, before: bool) -> Seen {
         StateTag::Issued => Fate::Open(Detail::Issued),
         StateTag::Stranded => Fate::Open(Detail::Stranded),
         StateTag::Planned | StateTag::AwaitingApproval => Fate::Open(Detail::AwaitingApproval),
-        StateTag::Undone | StateTag::Revoked | StateTag::Superseded => Fate::Refused(Code::Revoked),
+        StateTag::Revoked | StateTag::Superseded => Fate::Refused(Code::Revoked),
     };
     let reason = row.reason.clone().filter(|_| answered);
     Seen { view: Some(view(row)), fate, reworded: false, stuck: false, reason }
@@ -377,7 +390,7 @@ fn from_row(row: &Effect, before: bool) -> Seen {
 pub fn view(row: &Effect) -> EffectView {
     EffectView {
         label: row.label().to_owned(),
-        state: row.state.as_str().to_owned(),
+        state: row.heard_state().as_str().to_owned(),
         receipt: row.receipt.as_deref().map(oncegate_contract::safe_text),
         at: rfc3339(row.state_since),
         unconfirmed: settle::wants_confirmation(row),

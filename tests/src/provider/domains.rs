@@ -1,4 +1,4 @@
-//! What the provider sells: refunds, emails, notes, and the orders that it only shows.
+//! What the provider sells: refunds, emails, notes, posts, datasets, and the orders that it only shows.
 //!
 //! Pure: a request and the time in, an answer out. Every effect is counted here and nowhere else.
 
@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::http::{Reply, Request, value_of};
 use super::mode::Mode;
+use super::posts::Posts;
 
 /// How the provider behaves when it works.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -30,19 +31,31 @@ pub struct Settings {
     pub shop_follows: bool,
     /// Waits so long before every answer.
     pub latency_ms: u64,
+    /// A post's challenge is accepted for so long.
+    pub challenge_ms: u64,
+    /// A post's challenge asks for something else than it says, so that every answer is wrong.
+    pub challenge_lies: bool,
+    /// Every dataset gets the same identifier, as where a place has a name and not a number.
+    pub dataset_by_name: bool,
 }
 
 impl Default for Settings {
-    /// Emails are deduped on key and body for 24 h, refunds and notes are not; no lag, no latency.
+    /// Emails, answers to challenges, datasets and their deletions are deduped on key and body for 24 h, all else is
+    /// not; no lag, no latency.
     fn default() -> Self {
         Self {
-            dedupe: BTreeMap::from([("email".to_owned(), Dedupe::KeyAndBody)]),
+            dedupe: ["email", "publication", "dataset", "deletion"]
+                .map(|kind| (kind.to_owned(), Dedupe::KeyAndBody))
+                .into(),
             dedupe_window_ms: 24 * 60 * 60 * 1000,
             swallow: Vec::new(),
             index_lag_ms: 0,
             lists_down: false,
             shop_follows: false,
             latency_ms: 0,
+            challenge_ms: 5 * 60 * 1000,
+            challenge_lies: false,
+            dataset_by_name: false,
         }
     }
 }
@@ -62,7 +75,7 @@ pub enum Dedupe {
 /// One thing that happened.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Effect {
-    /// `refund`, `email` or `note`.
+    /// One of [`KINDS`].
     pub kind: String,
     /// The provider's identifier.
     pub id: String,
@@ -87,12 +100,18 @@ pub struct World {
     pub settings: Settings,
     /// What happened, in order.
     pub effects: Vec<Effect>,
+    /// How many effects were forgotten by resets: no identifier is given twice.
+    pub forgotten: usize,
     /// Objects that a test gave it, by kind and identifier.
     seeds: BTreeMap<(String, String), Value>,
     /// Requests that met [`Mode::RefusedOnResend`], by path and body.
     refused_next: BTreeSet<(String, Vec<u8>)>,
     remembered: BTreeMap<(String, String), Remembered>,
+    pub(super) posts: Posts,
 }
+
+/// Everything that is counted.
+pub const KINDS: [&str; 7] = ["refund", "email", "note", "post", "publication", "dataset", "deletion"];
 
 impl World {
     /// Takes objects from a test: `{"returns": [{"id": …}], "orders": […], "customers": […]}`.
@@ -125,6 +144,13 @@ impl World {
             ("POST", "/v1/refunds") => self.create("refund", request, now_ms),
             ("POST", "/v1/emails") => self.create("email", request, now_ms),
             ("POST", "/v1/notes") => self.create("note", request, now_ms),
+            ("POST", "/v1/posts") => self.post(request, now_ms),
+            ("POST", "/v1/answers") => self.once("publication", request, now_ms, Self::publish),
+            ("POST", "/v1/datasets") => self.once("dataset", request, now_ms, Self::import),
+            ("GET", "/v1/datasets") => self.list("dataset", "name", request, now_ms),
+            ("DELETE", path) if path.starts_with("/v1/datasets/") => {
+                self.once("deletion", request, now_ms, Self::delete)
+            }
             ("GET", "/v1/refunds") => self.list("refund", "charge", request, now_ms),
             ("GET", "/v1/emails") => self.list("email", "to", request, now_ms),
             ("GET", "/v1/notes") => self.list("note", "thread", request, now_ms),
@@ -166,7 +192,7 @@ impl World {
         let data: Vec<&Value> = self
             .effects
             .iter()
-            .filter(|effect| effect.kind == kind)
+            .filter(|effect| effect.kind == kind && !self.is_deleted(effect))
             .filter(|effect| effect.at_ms + self.settings.index_lag_ms <= now_ms)
             .map(|effect| &effect.object)
             .filter(|object| wanted.is_none_or(|wanted| object[by] == wanted))
@@ -174,7 +200,21 @@ impl World {
         Reply::json(200, &json!({ "object": "list", "data": data, "has_more": false }))
     }
 
-    fn create(&mut self, kind: &str, request: &Request, now_ms: u64) -> Reply {
+    fn create(&mut self, kind: &'static str, request: &Request, now_ms: u64) -> Reply {
+        self.once(kind, request, now_ms, |world, request, now_ms| match world.object(kind, request) {
+            Ok(object) => world.make(kind, object, now_ms),
+            Err(refusal) => refusal,
+        })
+    }
+
+    /// Does what a request asks for, unless its key says that it was done.
+    fn once(
+        &mut self,
+        kind: &str,
+        request: &Request,
+        now_ms: u64,
+        work: impl FnOnce(&mut Self, &Request, u64) -> Reply,
+    ) -> Reply {
         let key = request.header("idempotency-key").unwrap_or_default();
         let dedupe = match self.settings.dedupe.get(kind) {
             Some(dedupe) if !key.is_empty() => *dedupe,
@@ -184,10 +224,7 @@ impl World {
         if let Some(reply) = self.repeat(dedupe, &slot, request, now_ms) {
             return reply;
         }
-        let reply = match self.object(kind, request) {
-            Ok(object) => self.make(kind, object, now_ms),
-            Err(refusal) => refusal,
-        };
+        let reply = work(self, request, now_ms);
         if dedupe != Dedupe::None {
             let remembered = Remembered { at_ms: now_ms, body: request.body.clone(), reply: reply.clone() };
             self.remembered.insert(slot, remembered);
@@ -276,11 +313,16 @@ impl World {
         if self.settings.swallow.iter().any(|known| known == kind) && self.is_there(kind, &object) {
             return Reply::json(200, &json!({ "object": "duplicate" }));
         }
-        let made = self.count(kind) + 1;
-        let id = format!("{}_{made:06}", &kind[..2]);
+        Reply::json(200, &self.record(kind, &mut object, now_ms))
+    }
+
+    /// Counts an effect, and gives its object an identifier unless it has one.
+    pub(super) fn record(&mut self, kind: &str, object: &mut Value, now_ms: u64) -> Value {
+        let made = self.forgotten + self.count(kind) + 1;
+        let id = object["id"].as_str().map_or_else(|| format!("{}_{made:06}", &kind[..2]), str::to_owned);
         object["id"] = json!(id);
         self.effects.push(Effect { kind: kind.to_owned(), id, at_ms: now_ms, object: object.clone() });
-        Reply::json(200, &object)
+        object.clone()
     }
 
     fn is_there(&self, kind: &str, object: &Value) -> bool {
@@ -301,7 +343,7 @@ impl World {
 
     /// How many effects there were, by kind; every kind is named.
     pub fn counts(&self) -> BTreeMap<&'static str, usize> {
-        ["refund", "email", "note"].into_iter().map(|kind| (kind, self.count(kind))).collect()
+        KINDS.into_iter().map(|kind| (kind, self.count(kind))).collect()
     }
 }
 

@@ -196,6 +196,7 @@ fn phrase(status: u16) -> &'static str {
     match status {
         200 => "OK",
         201 => "Created",
+        204 => "No Content",
         400 => "Bad Request",
         402 => "Payment Required",
         404 => "Not Found",

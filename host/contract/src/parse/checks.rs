@@ -1,6 +1,7 @@
 //! Rules between the parts of a contract. What breaks one can never be sent, so it is an error here.
 
 mod field;
+mod relations;
 mod settle;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,6 +26,8 @@ pub(super) fn check(text: &Text<'_>, parts: &Parts) {
             at.field(i, field);
         }
         at.references();
+        at.completes();
+        at.undoes();
         at.settle();
         at.former();
     }
@@ -37,6 +40,7 @@ pub(super) fn check(text: &Text<'_>, parts: &Parts) {
                 );
             }
         }
+        relations::tool(text, parts, name, tool);
     }
 }
 
@@ -211,26 +215,6 @@ impl At<'_> {
 
     fn references(&self) {
         let op = self.operation;
-        let other = |key: &str, name: &Option<String>, class: EffectClass| {
-            let Some(name) = name else { return };
-            match self.parts.operations.get(name) {
-                None if self.parts.broken.contains(name) => {}
-                Some(found) if found.effect == class && *name != op.name => {}
-                _ => self.error(key, format!("there is no other keyed operation \"{name}\"")),
-            }
-        };
-        other("undone-by", &op.undone_by, EffectClass::Keyed);
-        other("completes", &op.completes, EffectClass::Keyed);
-        other("revokes.operation", &op.revokes.as_ref().map(|r| r.operation.clone()), EffectClass::Keyed);
-        if let Some(revokes) = &op.revokes
-            && !self.partial
-            && !op.fields.iter().any(|f| f.at.as_ref() == Some(&revokes.at))
-        {
-            self.error("revokes.at", "no field of this operation is at that place");
-        }
-        if op.complete_within.is_some() && op.completes.is_none() {
-            self.error("complete-within", "\"complete-within\" goes with \"completes\"");
-        }
         let terms = &op.provider;
         let at = terms.at.is_some();
         if (terms.dedupe != Dedupe::None) != at {
@@ -242,10 +226,12 @@ impl At<'_> {
         if op.ensure && op.settle.is_none() {
             self.error("ensure", "\"ensure\" runs the settle lookup first: declare \"settle\"");
         }
-        for (key, list) in [("accepted-when", &op.accepted_when), ("duplicate-when", &op.duplicate_when)] {
-            if !list.is_empty() && op.settle.is_none() {
-                self.error(key, "what is not final is settled by a lookup: declare \"settle\"");
-            }
+        if !op.accepted_when.is_empty() && op.settle.is_none() && op.completed_by.is_none() {
+            self.error(
+                "accepted-when",
+                "what is not final is settled by a lookup or by an operation that completes it: declare \"settle\", \
+                 or another operation with \"completes\"",
+            );
         }
     }
 

@@ -70,6 +70,7 @@ fn blank(name: &str) -> Operation {
         repeat: None,
         completes: None,
         complete_within: None,
+        completed_by: None,
         ensure: false,
         was: Vec::new(),
     }

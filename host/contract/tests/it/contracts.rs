@@ -330,16 +330,7 @@ fn what_this_version_does_not_do_is_listed() {
         "fields = [ {KEY} ]\nundone-by = \"undo\"\nwas = [ {{ action = \"old\", fields = [ {KEY} ] }} ]\n{rest}"
     )));
     let unsupported: Vec<_> = contract(&text).unsupported().into_iter().map(|(key, _)| key).collect();
-    assert_eq!(
-        unsupported,
-        [
-            "operation.o.undone-by",
-            "operation.o.was",
-            "operation.undo.revokes",
-            "operation.undo.fields[0].from",
-            "operation.undo.fields[0].pin"
-        ]
-    );
+    assert_eq!(unsupported, ["operation.undo.fields[0].from",]);
 }
 
 #[test]

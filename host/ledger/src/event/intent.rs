@@ -78,6 +78,39 @@ pub struct Dispatch {
     pub provider_dedupes: bool,
     /// Bytes handed over reach the provider itself, no relay.
     pub egress_direct: bool,
+    /// What else in the ledger it is tied to.
+    #[serde(default)]
+    pub ties: Ties,
+}
+
+/// What an effect is tied to in the ledger: where it belongs, what it uses up, what it changes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Ties {
+    /// What it belongs to, as the orchestrator named it.
+    pub parent: Option<String>,
+    /// The plan it is part of.
+    pub plan: Option<String>,
+    /// The permit that covers it, with what is reserved there for its key.
+    pub permit: Option<PermitUse>,
+    /// Streams of the real-world purposes that belong to it alone.
+    #[serde(with = "crate::wire::digests")]
+    pub claims: Vec<[u8; 32]>,
+    /// The issued effect that it makes final.
+    pub completes: Option<serde_bytes::ByteArray<32>>,
+    /// The effect that it undoes.
+    pub undoes: Option<serde_bytes::ByteArray<32>>,
+}
+
+/// What of a permit an effect's key uses.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PermitUse {
+    /// The permit.
+    pub id: String,
+    /// The grant it was given under: another permit of the same grant may continue the key.
+    pub grant: String,
+    /// Streams of its balances, and how much of each belongs to the key.
+    pub reserved: Vec<(serde_bytes::ByteArray<32>, u64)>,
 }
 
 /// What would be sent: frozen in a plan, or waiting for a person.
@@ -123,6 +156,9 @@ pub struct Proposal {
     /// Digest of the rendered request: what an approval binds to.
     #[serde(with = "serde_bytes")]
     pub request_digest: [u8; 32],
+    /// What else in the ledger it would be tied to.
+    #[serde(default)]
+    pub ties: Ties,
 }
 
 /// What is left of a pruned effect: enough to answer and to compare.
@@ -136,6 +172,18 @@ pub struct Tombstone {
     pub generation: u32,
     /// Its epoch.
     pub epoch: u32,
+    /// Whose effect it was.
+    #[serde(default)]
+    pub tenant: String,
+    /// The provider account.
+    #[serde(default)]
+    pub account: String,
+    /// The owner of the action.
+    #[serde(default)]
+    pub owner: String,
+    /// The action.
+    #[serde(default)]
+    pub action: String,
     /// The tool that asked.
     pub tool: String,
     /// The operation.
@@ -162,4 +210,22 @@ pub struct Tombstone {
     /// The later epoch, if it was superseded: epoch, for whom, the state before.
     #[serde(default)]
     pub superseded_by: Option<(u32, String, crate::StateTag)>,
+    /// The effect that undid it.
+    #[serde(default, with = "serde_bytes")]
+    pub undone_by: Option<[u8; 32]>,
+    /// Receipts that contradicted it.
+    #[serde(default)]
+    pub other_receipts: Vec<String>,
+    /// Something contradicted it once.
+    #[serde(default)]
+    pub diverged: bool,
+    /// What else in the ledger it is tied to.
+    #[serde(default)]
+    pub ties: Ties,
+    /// What was reported long after success.
+    #[serde(default)]
+    pub failed_later: Option<String>,
+    /// The ids of the decisions on it.
+    #[serde(default)]
+    pub decisions: Vec<String>,
 }

@@ -330,6 +330,9 @@ fn answer_here(
             Op { batch, nonce: Some(nonce), again },
             Box::new(move |outcome| drop(reply.send(outcome.map(Reply::Versions)))),
         ),
+        Request::Forget { streams } => {
+            queue.forget(streams, Box::new(move |outcome| drop(reply.send(outcome.map(Reply::Forgot)))));
+        }
         question => drop(reply.send(reads.answer(&question))),
     }
 }

@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
+use super::protocol::Forgot;
 use super::reads::Reads;
 use super::store::{Op, Place, Store};
-use crate::{Append, LedgerError};
+use crate::{Append, Event, LedgerError, StreamId};
 
 /// Most appends in one commit.
 const GROUP_OPS_MAX: usize = 512;
@@ -23,9 +24,11 @@ const LINGER: Duration = Duration::from_micros(50);
 const REOPEN_EVERY: Duration = Duration::from_millis(500);
 
 type Reply = Box<dyn FnOnce(Result<Vec<u64>, LedgerError>) + Send>;
+type ForgotReply = Box<dyn FnOnce(Result<Forgot, LedgerError>) + Send>;
 
 enum Message {
     Append(Op, Reply),
+    Forget(Vec<StreamId>, ForgotReply),
     Stop,
 }
 
@@ -45,6 +48,15 @@ impl Queue {
 
     pub(super) fn submit(&self, op: Op, reply: Reply) {
         if let Err(std::sync::mpsc::SendError(Message::Append(_, reply))) = self.sender.send(Message::Append(op, reply))
+        {
+            reply(Err(closed()));
+        }
+    }
+
+    /// Removes what lies before the latest `Pruned` of these streams, between two commits.
+    pub(super) fn forget(&self, streams: Vec<StreamId>, reply: ForgotReply) {
+        if let Err(std::sync::mpsc::SendError(Message::Forget(_, reply))) =
+            self.sender.send(Message::Forget(streams, reply))
         {
             reply(Err(closed()));
         }
@@ -90,23 +102,58 @@ impl Committer {
     fn run(mut self, receiver: &Receiver<Message>) {
         loop {
             let mut group = Group::default();
-            match receiver.recv() {
-                Ok(Message::Append(op, reply)) => group.add(op, reply),
-                Ok(Message::Stop) | Err(_) => return,
+            match self.next(receiver) {
+                Some(Message::Append(op, reply)) => group.add(op, reply),
+                Some(Message::Forget(streams, reply)) => {
+                    self.forget(&streams, reply);
+                    continue;
+                }
+                Some(Message::Stop) | None => return,
             }
-            let stop = group.fill(receiver, self.last_group);
+            let next = group.fill(receiver, self.last_group);
             self.last_group = group.ops.len();
             self.commit(group);
-            if stop {
-                return;
+            match next {
+                Some(Message::Forget(streams, reply)) => self.forget(&streams, reply),
+                Some(Message::Stop) => return,
+                Some(Message::Append(..)) | None => {}
             }
         }
     }
 
-    fn commit(&mut self, group: Group) {
+    /// Waits for a message. A ledger that a failure closed is opened again meanwhile, whether or not
+    /// anybody appends: those who hold something in memory read first.
+    fn next(&mut self, receiver: &Receiver<Message>) -> Option<Message> {
+        while self.store.is_err() {
+            match receiver.recv_timeout(REOPEN_EVERY.saturating_sub(self.tried.elapsed())) {
+                Ok(message) => return Some(message),
+                Err(RecvTimeoutError::Timeout) => self.reopen(),
+                Err(RecvTimeoutError::Disconnected) => return None,
+            }
+        }
+        receiver.recv().ok()
+    }
+
+    fn forget(&mut self, streams: &[StreamId], reply: ForgotReply) {
+        self.open_if_due();
+        let outcome = match &mut self.store {
+            Ok(store) => store.forget(streams),
+            Err(why) => Err(why.clone()),
+        };
+        if self.store.is_ok() && outcome.is_err() {
+            self.reopen();
+        }
+        reply(outcome);
+    }
+
+    fn open_if_due(&mut self) {
         if self.store.is_err() && self.tried.elapsed() >= REOPEN_EVERY {
             self.reopen();
         }
+    }
+
+    fn commit(&mut self, group: Group) {
+        self.open_if_due();
         let outcomes = match &mut self.store {
             Ok(store) => store.commit(&group.ops),
             Err(why) => Err(why.clone()),
@@ -134,14 +181,19 @@ impl Committer {
     fn reopen(&mut self) {
         self.tried = Instant::now();
         self.reads.close();
-        self.store = Err(LedgerError::unavailable("it is being opened again"));
+        let closed = Err(LedgerError::unavailable("it is being opened again"));
+        let before = std::mem::replace(&mut self.store, closed).err();
         self.store = Store::open(&self.place);
         match &self.store {
             Ok(store) => {
                 self.reads.reopened(store.database());
                 self.incarnation.fetch_add(1, Ordering::Relaxed);
             }
-            Err(error) => tracing::error!(%error, "the ledger could not be opened again"),
+            // Tried twice a second: said once.
+            Err(error) if before.as_ref() != Some(error) => {
+                tracing::error!(%error, "the ledger could not be opened again");
+            }
+            Err(_) => {}
         }
     }
 }
@@ -162,14 +214,15 @@ struct Group {
 
 impl Group {
     fn add(&mut self, mut op: Op, reply: Reply) {
-        let places = op.batch.iter_mut().flat_map(|append| append.event.stored_mut());
+        let places = op.batch.iter_mut().filter_map(|append| append.event.as_mut()).flat_map(Event::stored_mut);
         self.bytes += places.map(|bytes| bytes.len()).sum::<u64>();
         self.ops.push(op);
         self.replies.push(reply);
     }
 
-    /// Takes what waits, and lingers while fewer than the last group are in. True when told to stop.
-    fn fill(&mut self, receiver: &Receiver<Message>, expected: usize) -> bool {
+    /// Takes what waits, and lingers while fewer than the last group are in. Gives what comes after it
+    /// and is no append.
+    fn fill(&mut self, receiver: &Receiver<Message>, expected: usize) -> Option<Message> {
         let until = Instant::now() + LINGER;
         while self.ops.len() < GROUP_OPS_MAX && self.bytes < GROUP_BYTES_MAX {
             let message = if self.ops.len() < expected {
@@ -179,10 +232,10 @@ impl Group {
             };
             match message {
                 Ok(Message::Append(op, reply)) => self.add(op, reply),
-                Ok(Message::Stop) => return true,
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return false,
+                Ok(other) => return Some(other),
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return None,
             }
         }
-        false
+        None
     }
 }

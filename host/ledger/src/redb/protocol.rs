@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use crate::{Append, LedgerError, Record, StateTag, Stored, StreamId};
 
 /// Raised when a request or reply changes; both sides must speak the same.
-pub(super) const PROTOCOL: u32 = 1;
+pub(super) const PROTOCOL: u32 = 2;
 
 /// A longer frame is refused: it is more than any append or page needs.
 const FRAME_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -41,6 +41,10 @@ pub(crate) enum Request {
     Load {
         bytes: Stored,
     },
+    /// Removes what lies before the latest `Pruned` of these streams; answered by [`Reply::Forgot`].
+    Forget {
+        streams: Vec<StreamId>,
+    },
 }
 
 /// From the owner to a client.
@@ -54,6 +58,16 @@ pub(crate) enum Reply {
     Records(Vec<Record>),
     Streams(Vec<StreamId>),
     Bytes(#[serde(with = "serde_bytes")] Vec<u8>),
+    Forgot(Forgot),
+}
+
+/// What was removed, and how far large bytes were written then: behind it lie those of appends that
+/// came later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Forgot {
+    pub(crate) records: u64,
+    pub(crate) segment: u64,
+    pub(crate) end: u64,
 }
 
 /// Replies name the request they answer.

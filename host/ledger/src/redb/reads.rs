@@ -61,7 +61,7 @@ impl Reads {
                 Request::Read { stream } => read(&transaction, *stream).map(Reply::Records),
                 Request::Scan { from_seq, limit } => scan(&transaction, *from_seq, *limit).map(Reply::Records),
                 Request::List { state, after, limit } => list(&transaction, *state, *after, *limit).map(Reply::Streams),
-                Request::Hello { .. } | Request::Append { .. } | Request::Load { .. } => {
+                Request::Hello { .. } | Request::Append { .. } | Request::Load { .. } | Request::Forget { .. } => {
                     Err(LedgerError::Invalid { why: "that is not a question".to_owned() })
                 }
             }

@@ -40,7 +40,7 @@ impl Segments {
         Segments { directory }
     }
 
-    fn path(&self, number: u64) -> PathBuf {
+    pub(super) fn path(&self, number: u64) -> PathBuf {
         self.directory.join(format!("{number:06}.seg"))
     }
 
@@ -62,19 +62,24 @@ impl Segments {
         Ok(bytes)
     }
 
-    fn last(&self) -> io::Result<Option<u64>> {
-        let mut last = None;
+    /// The numbers of all segments there are, in order.
+    pub(super) fn numbers(&self) -> io::Result<Vec<u64>> {
         let entries = match std::fs::read_dir(&self.directory) {
             Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(error),
         };
+        let mut numbers = Vec::new();
         for entry in entries {
             let name = entry?.file_name();
-            let number = Path::new(&name).file_stem().and_then(|stem| stem.to_str()?.parse().ok());
-            last = last.max(number);
+            numbers.extend(Path::new(&name).file_stem().and_then(|stem| stem.to_str()?.parse::<u64>().ok()));
         }
-        Ok(last)
+        numbers.sort_unstable();
+        Ok(numbers)
+    }
+
+    fn last(&self) -> io::Result<Option<u64>> {
+        Ok(self.numbers()?.last().copied())
     }
 }
 
@@ -95,6 +100,18 @@ impl Writer {
         }
         self.unsynced = false;
         Ok(())
+    }
+
+    /// How far bytes are written: segment and offset. What lies before it is committed or dead.
+    pub(super) fn end(&self) -> Result<(u64, u64), LedgerError> {
+        if let Some(open) = &self.open {
+            return Ok((open.number, open.end));
+        }
+        let found = self.segments.last().and_then(|last| match last {
+            Some(number) => Ok((number, std::fs::metadata(self.segments.path(number))?.len())),
+            None => Ok((0, 0)),
+        });
+        found.map_err(|error| self.failed(&error))
     }
 
     fn failed(&self, error: &io::Error) -> LedgerError {

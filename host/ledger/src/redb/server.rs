@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 
 use super::committer::Queue;
 use super::files;
-use super::protocol::{self, Answered, PROTOCOL, Reply, Request};
+use super::protocol::{self, Answered, Forgot, PROTOCOL, Reply, Request};
 use super::reads::Reads;
 use super::store::Op;
 use crate::{LedgerError, hex};
@@ -172,6 +172,13 @@ impl Inner {
                     drop(replies.send((number, outcome.map(Reply::Versions))));
                 };
                 return self.queue.submit(Op { batch, nonce: Some(nonce), again }, Box::new(reply));
+            }
+            Request::Forget { streams } => {
+                let replies = replies.clone();
+                let reply = move |outcome: Result<Forgot, LedgerError>| {
+                    drop(replies.send((number, outcome.map(Reply::Forgot))));
+                };
+                return self.queue.forget(streams, Box::new(reply));
             }
             Request::Hello { protocol: PROTOCOL } => Ok(Reply::Hello { id: self.id }),
             Request::Hello { protocol } => Err(LedgerError::Newer {

@@ -78,8 +78,8 @@ pub(super) struct Meta {
 /// An open ledger, with its one writer.
 pub(super) struct Store {
     database: Arc<Database>,
-    writer: segments::Writer,
-    marker: Marker,
+    pub(super) writer: segments::Writer,
+    pub(super) marker: Marker,
     at: String,
     file: Option<PathBuf>,
     meta: Meta,
@@ -171,18 +171,16 @@ impl Store {
         undamaged(|| self.try_commit(ops))
     }
 
-    fn try_commit(&mut self, ops: &[Op]) -> Result<Vec<Outcome>, LedgerError> {
+    pub(super) fn begin(&self) -> Result<redb::WriteTransaction, LedgerError> {
         let mut transaction = self.database.begin_write().map_err(storage)?;
         transaction.set_two_phase_commit(true);
         transaction.set_quick_repair(self.file.as_ref().is_some_and(|file| size(file) > CHECKED_BYTES_MAX));
-        let accepted = {
-            let mut tables = Tables {
-                records: transaction.open_table(RECORDS).map_err(storage)?,
-                heads: transaction.open_table(HEADS).map_err(storage)?,
-                by_state: transaction.open_table(BY_STATE).map_err(storage)?,
-            };
-            self.accept(&mut tables, ops)?
-        };
+        Ok(transaction)
+    }
+
+    fn try_commit(&mut self, ops: &[Op]) -> Result<Vec<Outcome>, LedgerError> {
+        let transaction = self.begin()?;
+        let accepted = self.accept(&mut Tables::open(&transaction)?, ops)?;
         let Some((seq, digest)) = accepted.last else {
             transaction.abort().map_err(storage)?;
             return Ok(accepted.outcomes);
@@ -251,7 +249,7 @@ impl Store {
             accepted.next_seq = entry.after.seq + 1;
         }
         accepted.marks |= op.batch.iter().any(|append| append.marks_head);
-        accepted.sealed |= op.batch.iter().any(|append| matches!(append.event, Event::LedgerSealed { .. }));
+        accepted.sealed |= op.batch.iter().any(|append| matches!(append.event, Some(Event::LedgerSealed { .. })));
         Ok(versions)
     }
 
@@ -268,7 +266,7 @@ impl Store {
         }
         let mut found: HashMap<StreamId, VecDeque<u64>> = HashMap::new();
         let mut versions = Vec::with_capacity(op.batch.len());
-        for append in &op.batch {
+        for append in op.batch.iter().filter(|append| append.event.is_some()) {
             let versions_left = match found.entry(append.stream) {
                 Entry::Occupied(known) => known.into_mut(),
                 Entry::Vacant(new) => new.insert(tables.versions_with(append.stream, nonce)?),
@@ -296,10 +294,21 @@ impl Store {
     }
 }
 
-struct Tables<'t> {
-    records: redb::Table<'t, u64, &'static [u8]>,
-    heads: redb::Table<'t, &'static [u8], &'static [u8]>,
+/// The tables of one write transaction.
+pub(super) struct Tables<'t> {
+    pub(super) records: redb::Table<'t, u64, &'static [u8]>,
+    pub(super) heads: redb::Table<'t, &'static [u8], &'static [u8]>,
     by_state: redb::Table<'t, &'static [u8], &'static [u8]>,
+}
+
+impl<'t> Tables<'t> {
+    pub(super) fn open(transaction: &'t redb::WriteTransaction) -> Result<Tables<'t>, LedgerError> {
+        Ok(Tables {
+            records: transaction.open_table(RECORDS).map_err(storage)?,
+            heads: transaction.open_table(HEADS).map_err(storage)?,
+            by_state: transaction.open_table(BY_STATE).map_err(storage)?,
+        })
+    }
 }
 
 impl Tables<'_> {
@@ -437,11 +446,7 @@ pub(super) fn write_first(database: &Database, id: [u8; 16], at: u64) -> Result<
         let mut meta = transaction.open_table(META).map_err(storage)?;
         meta.insert("format", guarded(&FORMAT.to_be_bytes()).as_slice()).map_err(storage)?;
         meta.insert("id", guarded(&id).as_slice()).map_err(storage)?;
-        let mut tables = Tables {
-            records: transaction.open_table(RECORDS).map_err(storage)?,
-            heads: transaction.open_table(HEADS).map_err(storage)?,
-            by_state: transaction.open_table(BY_STATE).map_err(storage)?,
-        };
+        let mut tables = Tables::open(&transaction)?;
         for entry in commit::decide(&[first], 1, |_| Ok(None))? {
             let row = entry.row(None, Vec::new());
             (mark.seq, mark.digest) = (row.seq, row.digest);

@@ -27,18 +27,28 @@ fn step(effect: Option<Effect>, event: &Event) -> Result<Effect, Illegal> {
         |why: String| Illegal { event: event.name(), state: before.map_or("absent", StateTag::as_str).to_owned(), why };
     let mut effect = match effect {
         Some(mut effect) => {
-            apply(&mut effect, event).map_err(refuse)?;
+            once(&effect, event).and_then(|()| apply(&mut effect, event)).map_err(refuse)?;
             effect
         }
         None => begin(event).map_err(refuse)?,
     };
+    effect.decisions.extend(event.decision().map(str::to_owned));
     effect.version = effect.version.saturating_add(1);
     let at = event.at().unwrap_or_default();
     effect.updated_at = effect.updated_at.max(at);
-    if before != Some(effect.state) {
+    // A tombstone says itself since when.
+    if before != Some(effect.state) && !matches!(event, Event::Pruned(_)) {
         effect.state_since = at;
     }
     Ok(effect)
+}
+
+/// A decision is taken once, however often it is told.
+fn once(effect: &Effect, event: &Event) -> Refusal {
+    match event.decision() {
+        Some(id) if effect.decisions.iter().any(|known| known == id) => no("this decision is recorded already"),
+        _ => Ok(()),
+    }
 }
 
 pub(super) type Refusal = Result<(), String>;
@@ -59,7 +69,14 @@ fn begin(event: &Event) -> Result<Effect, String> {
             dispatched(&mut effect, dispatch)?;
             Ok(effect)
         }
-        Event::Pruned(tombstone) => Ok(from_tombstone(tombstone)),
+        Event::Pruned(tombstone) => {
+            let effect = from_tombstone(tombstone);
+            may_prune(&effect).map_err(|illegal| illegal.why)?;
+            if effect.state == StateTag::Done && effect.receipt.as_deref().is_none_or(str::is_empty) {
+                return no("done needs a receipt");
+            }
+            Ok(effect)
+        }
         _ => no("it starts with a plan, an approval or a dispatch"),
     }
 }
@@ -89,6 +106,7 @@ fn empty(state: StateTag, epoch: u32, generation: u32) -> Effect {
         state_since: 0,
         unknown_why: None,
         tombstone: None,
+        decisions: Vec::new(),
     }
 }
 
@@ -105,6 +123,12 @@ pub(super) fn from_tombstone(tombstone: &Tombstone) -> Effect {
     effect.confirmed = tombstone.confirmed;
     effect.superseded_by =
         tombstone.superseded_by.clone().map(|(epoch, for_whom, before)| Supersession { epoch, for_whom, before });
+    effect.state_since = tombstone.settled_at;
+    effect.other_receipts = tombstone.other_receipts.clone();
+    effect.diverged = tombstone.diverged;
+    effect.undone_by = tombstone.undone_by;
+    effect.failed_later = tombstone.failed_later.clone();
+    effect.decisions = tombstone.decisions.clone();
     effect.tombstone = Some(Box::new(tombstone.clone()));
     effect
 }

@@ -148,22 +148,20 @@ pub(super) fn decided_done(effect: &mut Effect, receipt: &str) -> Refusal {
     if effect.receipt.as_deref().is_some_and(|known| known != receipt) {
         return no("a receipt is never rewritten");
     }
-    let open = [StateTag::Unknown, StateTag::Issued, StateTag::Stranded];
-    let contradicted = [StateTag::Done, StateTag::NoEffect];
-    if !(effect.frozen && contradicted.contains(&effect.state)) {
-        require(effect, &open)?;
+    if !may_thaw(effect) {
+        require(effect, &[StateTag::Unknown, StateTag::Issued, StateTag::Stranded])?;
     }
     effect.receipt = Some(receipt.to_owned());
-    effect.state = StateTag::Done;
+    become_known(effect, StateTag::Done);
     effect.frozen = false;
+    effect.approved = None;
     effect.reason = None;
     effect.unknown_why = None;
     Ok(())
 }
 
 pub(super) fn decided_no_effect(effect: &mut Effect, reason: &str) -> Refusal {
-    let contradicted = [StateTag::NoEffect, StateTag::Revoked];
-    if !(effect.frozen && contradicted.contains(&effect.state)) {
+    if !may_thaw(effect) {
         require(effect, &[StateTag::Unknown])?;
     }
     if effect.receipt.is_some() {
@@ -173,7 +171,23 @@ pub(super) fn decided_no_effect(effect: &mut Effect, reason: &str) -> Refusal {
     effect.frozen = false;
     effect.reason = Some(reason.to_owned());
     prove_all(effect);
+    if effect.state == StateTag::Superseded {
+        become_known(effect, StateTag::NoEffect);
+    }
     Ok(())
+}
+
+/// A contradicted row whose state no event but a decision changes any more.
+fn may_thaw(effect: &Effect) -> bool {
+    effect.frozen && !super::facts::is_unsettled(effect.state)
+}
+
+/// A superseded row stays so: what is known now is what others hear of it.
+fn become_known(effect: &mut Effect, state: StateTag) {
+    match &mut effect.superseded_by {
+        Some(supersession) => supersession.before = state,
+        None => effect.state = state,
+    }
 }
 
 pub(super) fn may_prune(effect: &Effect) -> Result<(), Illegal> {
@@ -185,7 +199,7 @@ pub(super) fn may_prune(effect: &Effect) -> Result<(), Illegal> {
 
 pub(super) fn pruned(effect: &mut Effect, tombstone: &Tombstone) -> Refusal {
     let mut expected = effect.to_tombstone(tombstone.at).map_err(|illegal| illegal.why)?;
-    if effect.tombstone.is_some() {
+    if effect.tombstone.is_some() && effect.attempts.is_empty() && effect.proposal.is_none() {
         return no("it is pruned already");
     }
     expected.at = tombstone.at;

@@ -67,8 +67,13 @@ fn append() -> impl Strategy<Value = Append> {
             at: 1,
         }),
     ];
-    (0..4_u8, expect, event)
-        .prop_map(|(n, expect, event)| Append::new(StreamId { kind: StreamKind::Permit, id: [n; 32] }, expect, event))
+    (0..4_u8, expect, prop::option::weighted(0.8, event)).prop_map(|(n, expect, event)| {
+        let stream = StreamId { kind: StreamKind::Permit, id: [n; 32] };
+        match event {
+            Some(event) => Append::new(stream, expect, event),
+            None => Append::guard(stream, expect),
+        }
+    })
 }
 
 fn step() -> impl Strategy<Value = Step> {

@@ -2,10 +2,14 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
+mod consequences;
+mod every_order;
 mod histories;
 mod open;
 mod processes;
+mod retention;
 mod samples;
 mod states;
 mod suite;
+mod tampered;
 mod truth;

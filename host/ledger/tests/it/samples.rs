@@ -36,6 +36,7 @@ pub(crate) fn dispatch(attempt: u8, generation: u32, resend: bool) -> Dispatch {
         irreversible: true,
         provider_dedupes: true,
         egress_direct: true,
+        ties: oncegate_ledger::Ties::default(),
     }
 }
 
@@ -63,6 +64,7 @@ pub(crate) fn proposal(request: u8) -> Box<Proposal> {
         fields: like.fields,
         request: like.request,
         request_digest: [request; 32],
+        ties: oncegate_ledger::Ties::default(),
     })
 }
 
@@ -117,17 +119,38 @@ pub(crate) fn absent() -> Event {
 }
 
 pub(crate) fn decided(outcome: Outcome) -> Event {
-    Event::Decided { actor: "ann".into(), reason: "looked".into(), outcome, at: 1_000 }
+    Event::Decided { actor: "ann".into(), reason: "looked".into(), outcome, at: 1_000, decision: None }
+}
+
+pub(crate) fn approved(request: u8) -> Event {
+    Event::Approved {
+        actor: "ann".into(),
+        reason: "fine".into(),
+        request_digest: [request; 32],
+        at: 1_000,
+        decision: None,
+    }
+}
+
+pub(crate) fn denied() -> Event {
+    Event::Denied { actor: "ann".into(), reason: "no".into(), at: 1_000, decision: None }
 }
 
 pub(crate) fn revoked() -> Event {
-    Event::Revoked { actor: "ann".into(), reason: "no".into(), at: 1_000 }
+    Event::Revoked { actor: "ann".into(), reason: "no".into(), at: 1_000, decision: None }
 }
 
 pub(crate) fn revoke_wished() -> Event {
-    Event::RevokeWished { actor: "ann".into(), reason: "no".into(), at: 1_000 }
+    Event::RevokeWished { actor: "ann".into(), reason: "no".into(), at: 1_000, decision: None }
 }
 
 pub(crate) fn superseded() -> Event {
-    Event::Superseded { actor: "ann".into(), reason: "again".into(), epoch: 1, for_whom: "run:7".into(), at: 1_000 }
+    Event::Superseded {
+        actor: "ann".into(),
+        reason: "again".into(),
+        epoch: 1,
+        for_whom: "run:7".into(),
+        at: 1_000,
+        decision: None,
+    }
 }

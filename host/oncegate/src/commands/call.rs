@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use oncegate_sandbox::outcome::{Outcome, Status};
-use oncegate_sandbox::{CONTEXT_NAMES, CallRequest, DRAIN_MAX, Sandbox};
+use oncegate_sandbox::{CONTEXT_NAMES, CallRequest, DRAIN_MAX, LOOKS_MAX, Rounds, Sandbox};
 
 use crate::args::Call;
 use crate::exit::{Exit, Usage, usage};
@@ -15,11 +15,14 @@ use crate::print;
 
 /// Bytes of arguments that are read; tools take identifiers and text, not files.
 const ARGUMENTS_BYTES_MAX: u64 = 8 << 20;
+/// A call that is answered at once ends before anything else is looked at.
+const SETTLE_AFTER: std::time::Duration = std::time::Duration::from_secs(1);
 
 pub(crate) async fn run(home: &Home, args: Call) -> anyhow::Result<Exit> {
     let request = CallRequest { arguments: arguments(&args.args)?, context: context(&args.context)?, tool: args.tool };
     let sandbox = home.sandbox().await?;
     let component = sandbox.load(&args.component)?;
+    let _settling = settle_beside(&sandbox);
     let outcome = tokio::select! {
         outcome = sandbox.call(&component, request) => outcome,
         () = stopped() => {
@@ -56,8 +59,34 @@ async fn finish(sandbox: &Sandbox) {
     }
 }
 
+/// Finds out, beside the call, what senders that have stopped left open. It ends with the call.
+fn settle_beside(sandbox: &Sandbox) -> AbortOnDrop {
+    let sandbox = sandbox.clone();
+    AbortOnDrop(tokio::spawn(async move {
+        tokio::time::sleep(SETTLE_AFTER).await;
+        let looked = sandbox.settle_open(&mut Rounds::default(), LOOKS_MAX).await;
+        match looked {
+            Ok(looked) if looked.is_empty() => {}
+            Ok(looked) => {
+                let open = looked.iter().filter(|one| one.is_open()).count();
+                tracing::info!(looked = looked.len(), open, "what stopped senders left open");
+            }
+            Err(why) => tracing::debug!(%why, "what stopped senders left open was not looked at"),
+        }
+    }))
+}
+
+/// A task that ends with its owner.
+struct AbortOnDrop(tokio::task::JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
 /// Interrupt or termination.
-async fn stopped() {
+pub(super) async fn stopped() {
     use tokio::signal::unix::{SignalKind, signal};
     let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
     else {

@@ -1,11 +1,18 @@
 //! `oncegate ledger`: making, looking at and looking after the ledger.
 
+mod account;
+mod by;
+mod close_parent;
+mod decide;
+mod fence;
 mod find;
 mod history;
 mod list;
 mod progress;
+mod prune;
 mod reconcile;
 mod show;
+mod stream_decision;
 mod trust;
 mod verify;
 
@@ -18,20 +25,43 @@ use oncegate_ledger::export::{ExportError, export};
 use oncegate_ledger::state::{Effect, StateTag};
 use serde_json::{Value, json};
 
+use crate::args::decide::Found;
 use crate::args::{Ledger, LedgerCommand};
-use crate::exit::Exit;
+use crate::exit::{Exit, usage};
 use crate::home::Home;
 use crate::print::{self, Tone, clean, hex};
+use decide::Verb;
 
 pub(crate) async fn run(home: &Home, args: Ledger) -> anyhow::Result<Exit> {
     match args.command {
         LedgerCommand::Init => init(home).await,
         LedgerCommand::List { state, limit } => list::run(home, state, limit).await,
-        LedgerCommand::Show { key } => show::run(home, &key).await,
-        LedgerCommand::Reconcile { key, confirm } => reconcile::run(home, key.as_deref(), confirm).await,
+        LedgerCommand::Show { key, raw } => show::run(home, &key, raw.as_deref()).await,
+        LedgerCommand::Resolve(asked) => decide::run(home, &asked.row, resolve(asked.found, asked.receipt)?).await,
+        LedgerCommand::Revoke(asked) => decide::run(home, &asked, Verb::Revoke).await,
+        LedgerCommand::Supersede(asked) => decide::run(home, &asked.row, Verb::Supersede { whom: asked.whom }).await,
+        LedgerCommand::Approve(asked) => decide::run(home, &asked, Verb::Approve).await,
+        LedgerCommand::Deny(asked) => decide::run(home, &asked, Verb::Deny).await,
+        LedgerCommand::Fence(asked) => fence::run(home, &asked).await,
+        LedgerCommand::Rename(asked) => account::run(home, &asked).await,
+        LedgerCommand::CloseParent(asked) => close_parent::run(home, &asked).await,
+        LedgerCommand::Prune(asked) => prune::run(home, &asked).await,
+        LedgerCommand::Reconcile { every: Some(every), .. } => reconcile::again_and_again(home, every).await,
+        LedgerCommand::Reconcile { key, confirm, .. } => reconcile::run(home, key.as_deref(), confirm).await,
         LedgerCommand::Trust { reason, actor } => trust::run(home, &reason, actor.as_deref()).await,
-        LedgerCommand::Verify => verify::run(home).await,
+        LedgerCommand::Verify { export: None } => verify::run(home).await,
+        LedgerCommand::Verify { export: Some(file) } => verify::run_on_export(home, &file),
         LedgerCommand::Export => export_all(home).await,
+    }
+}
+
+fn resolve(found: Found, receipt: Option<String>) -> anyhow::Result<Verb> {
+    match (found, receipt) {
+        (Found::Done, Some(receipt)) if !receipt.trim().is_empty() => Ok(Verb::Done { receipt }),
+        (Found::Done, _) => Err(usage("--receipt is empty: done needs the provider's identifier")),
+        (_, Some(_)) => Err(usage("--receipt goes with --as done only")),
+        (Found::NoEffect, None) => Ok(Verb::NoEffect),
+        (Found::FailedLater, None) => Ok(Verb::FailedLater),
     }
 }
 
@@ -74,12 +104,7 @@ async fn export_all(home: &Home) -> anyhow::Result<Exit> {
 
 /// The row as one JSON object, the same in every command.
 fn summary(key: &[u8; 32], row: &Effect) -> Value {
-    let dispatch = row.dispatch.as_deref();
-    let proposal = row.proposal.as_deref();
-    let tombstone = row.tombstone.as_deref();
-    let tool = dispatch.map(|d| &d.tool).or(tombstone.map(|t| &t.tool)).or(proposal.map(|p| &p.tool));
-    let operation =
-        dispatch.map(|d| &d.operation).or(tombstone.map(|t| &t.operation)).or(proposal.map(|p| &p.operation));
+    let name = |at: usize| row.names().and_then(|names| names.get(at).copied()).filter(|name| !name.is_empty());
     json!({
         "key": hex(key),
         "label": row.label(),
@@ -90,13 +115,15 @@ fn summary(key: &[u8; 32], row: &Effect) -> Value {
         "attempts": row.attempts.len(),
         "updated": oncegate_sandbox::rfc3339(row.updated_at),
         "since": oncegate_sandbox::rfc3339(row.state_since),
-        "tool": tool,
-        "operation": operation,
-        "tenant": dispatch.map(|d| &d.tenant),
-        "account": dispatch.map(|d| &d.account),
+        "tool": name(4),
+        "operation": name(5),
+        "tenant": name(0),
+        "account": name(1),
         "generation": row.generation,
         "epoch": row.epoch,
         "frozen": row.frozen,
+        "pruned": row.tombstone.is_some() && row.attempts.is_empty() && row.proposal.is_none(),
+        "revoke_wished": row.revoke_wished,
         "diverged": row.diverged,
         "unconfirmed": oncegate_sandbox::view(row).unconfirmed,
         "version": row.version,

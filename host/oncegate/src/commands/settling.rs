@@ -42,6 +42,16 @@ impl Contracts {
         rule(self.known.get(&dispatch.contract).and_then(Option::as_ref), &dispatch.operation)
     }
 
+    /// How long the provider remembers the row's key, by the contract that it was sent under.
+    pub(super) async fn window(&mut self, row: &Effect) -> Option<Duration> {
+        let dispatch = row.dispatch.as_deref()?;
+        if !self.known.contains_key(&dispatch.contract) {
+            let contract = self.read(dispatch.contract).await;
+            self.known.insert(dispatch.contract, contract);
+        }
+        self.known.get(&dispatch.contract)?.as_ref()?.operations.get(&dispatch.operation)?.provider.window
+    }
+
     async fn read(&self, digest: [u8; 32]) -> Option<Contract> {
         let records = self.ledger.read(StreamId { kind: StreamKind::Contract, id: digest }).await.ok()?;
         let text = records.into_iter().find_map(|record| match record.event {

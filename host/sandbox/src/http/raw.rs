@@ -18,7 +18,8 @@ pub struct RawError(String);
 /// Parses the bytes of an answer to a request of `method`.
 ///
 /// `complete` says whether the exchange that brought them ended by itself; a body without a length
-/// ends with the connection, so the bytes alone cannot tell.
+/// ends with the connection, so the bytes alone cannot tell. Of an answer that did not, what came of
+/// the body is given: it may hold the one copy of something.
 ///
 /// # Errors
 /// [`RawError`] when there is no status line and headers, or the body's framing is broken.
@@ -33,8 +34,16 @@ pub async fn parse(method: &str, raw: &[u8], complete: bool) -> Result<Answer, R
         .map_err(|error| RawError(error.to_string()))?;
     let read = async {
         let answer = sender.send_request(request).await?;
-        let (head, body) = answer.into_parts();
-        Ok((head, body.collect().await?.to_bytes()))
+        let (head, mut body) = answer.into_parts();
+        let mut came = Vec::new();
+        while let Some(frame) = body.frame().await {
+            match frame {
+                Ok(frame) => came.extend(frame.data_ref().into_iter().flatten()),
+                Err(_) if !complete => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok((head, came))
     };
     tokio::pin!(read);
     tokio::pin!(connection);
@@ -48,7 +57,7 @@ pub async fn parse(method: &str, raw: &[u8], complete: bool) -> Result<Answer, R
     };
     let headers =
         head.headers.iter().map(|(name, value)| (name.as_str().to_owned(), value.as_bytes().to_vec())).collect();
-    Ok(Answer { status: head.status.as_u16(), headers, body: body.to_vec(), complete })
+    Ok(Answer { status: head.status.as_u16(), headers, body, complete })
 }
 
 /// A connection whose far side has already said everything.
@@ -83,4 +92,12 @@ impl AsyncWrite for Stored {
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
         Poll::Ready(Ok(()))
     }
+}
+
+/// The answer's `Date` in milliseconds since the Unix epoch, if it has one that can be read.
+pub(crate) fn date(answer: &Answer) -> Option<u64> {
+    let (_, value) = answer.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("date"))?;
+    let text = std::str::from_utf8(value).ok()?;
+    let date = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(text.trim()).ok()?;
+    u64::try_from(date.as_millisecond()).ok()
 }

@@ -155,3 +155,13 @@ async fn stored_bytes_are_read_as_they_were_on_the_wire() {
         assert!(parse("POST", broken, true).await.is_err(), "{broken:?}");
     }
 }
+
+#[tokio::test]
+async fn an_answers_date_is_read_where_it_can_be() {
+    let dated = |date: &str| format!("HTTP/1.1 200 OK\r\nDate: {date}\r\nContent-Length: 0\r\n\r\n");
+    let read = async |date: &str| raw::date(&parse("GET", dated(date).as_bytes(), true).await.unwrap());
+    assert_eq!(read("Sun, 06 Nov 1994 08:49:37 GMT").await, Some(784_111_777_000));
+    for odd in ["", "yesterday", "Sun, 06 Nov 1954 08:49:37 GMT", "1994-11-06T08:49:37Z"] {
+        assert_eq!(read(odd).await, None, "{odd}");
+    }
+}

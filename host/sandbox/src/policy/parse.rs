@@ -4,19 +4,20 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use oncegate_contract::Pointer;
 use toml::de::{DeTable, DeValue};
 use url::Url;
 
 use super::reader::{Reader, Table};
 use super::units;
 use super::{
-    Attach, CONTEXT_FACTS, ComponentRule, ContextRules, CredentialRule, CredentialSource, EndpointRule, Policy,
-    PolicyErrors, Setter,
+    AccountIs, Attach, CONTEXT_FACTS, ComponentRule, ContextRules, CredentialRule, CredentialSource, EndpointRule,
+    Policy, PolicyErrors, Retention, Setter,
 };
 use crate::limits::Limits;
 
 /// Top-level keys of features that this version does not have.
-const LATER: [&str; 5] = ["approve", "approvers", "exclusive", "retention", "signer"];
+const LATER: [&str; 4] = ["approve", "approvers", "exclusive", "signer"];
 /// The same, in `[[component]]`.
 const LATER_COMPONENT: [&str; 6] = ["signer", "lineage", "requires", "requires-plan", "bounds", "trust-docs"];
 /// Headers that say how a message is framed or routed: never a place for a secret.
@@ -42,7 +43,7 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Policy, PolicyErrors> {
         return reader.finish(Policy::default());
     }
     let root = Reader::root(root.get_ref());
-    let known = ["component", "endpoint", "credential", "context", "limits"];
+    let known = ["component", "endpoint", "credential", "context", "limits", "retention"];
     reader.only(&root, &known, &LATER);
     let policy = Policy {
         components: components(&mut reader, &root),
@@ -50,6 +51,7 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Policy, PolicyErrors> {
         credentials: named(&mut reader, &root, "credential", credential),
         context: context(&mut reader, &root),
         limits: limits(&mut reader, &root),
+        retention: retention(&mut reader, &root),
     };
     reader.finish(policy)
 }
@@ -115,8 +117,7 @@ fn names<'a>(reader: &mut Reader<'a>, table: &Table<'a>, key: &str) -> Vec<Strin
 }
 
 fn endpoint<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> Option<EndpointRule> {
-    let known = ["url", "account", "egress", "allow-private"];
-    reader.only(table, &known, &["account-is"]);
+    reader.only(table, &["url", "account", "egress", "allow-private", "account-is"], &[]);
     let url = reader.string(table, "url");
     if let Some(Err(why)) = url.map(base_url) {
         reader.bad(table, "url", why);
@@ -138,7 +139,17 @@ fn endpoint<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> Option<EndpointRu
         account: account.map(str::to_owned),
         egress_direct,
         allow_private: reader.boolean(table, "allow-private").unwrap_or(false),
+        account_is: account_is(reader, table),
     })
+}
+
+/// `account-is = { operation = "whoami", at = "/id" }`. What is wrong with it is on record.
+fn account_is<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> Option<AccountIs> {
+    let inner = reader.table(table, "account-is")?;
+    reader.only(&inner, &["operation", "at"], &[]);
+    let operation = required(reader, &inner, "operation", |text| Ok(text.to_owned()));
+    let at = required(reader, &inner, "at", Pointer::parse);
+    Some(AccountIs { operation: operation?, at: at? })
 }
 
 /// Whether the text is a URL that a request's path can be put behind.
@@ -297,6 +308,21 @@ fn limits<'a>(reader: &mut Reader<'a>, root: &Table<'a>) -> Limits {
         }
     }
     limits
+}
+
+fn retention<'a>(reader: &mut Reader<'a>, root: &Table<'a>) -> Retention {
+    let mut retention = Retention::default();
+    let Some(table) = reader.table(root, "retention") else {
+        return retention;
+    };
+    reader.only(&table, &["replay-window"], &[]);
+    if let Some((value, _)) = reader.get(&table, "replay-window") {
+        match timed(value) {
+            Some(window) => retention.replay_window = window,
+            None => reader.bad(&table, "replay-window", "expected a duration above 0 such as \"90d\" or \"12h\""),
+        }
+    }
+    retention
 }
 
 /// A size that a slot of the pool can hold.

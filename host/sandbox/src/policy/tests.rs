@@ -194,15 +194,38 @@ fn what_cannot_be_enforced_yet_is_refused() {
     let cases = [
         "[[approve]]\noperation = \"create-refund\"",
         "[[exclusive]]\nname = \"x\"",
-        "[retention]\ndone = \"30d\"",
         "[[component]]\nsigner = \"x\"\ntenants = []\ngrant = []",
         "[[component]]\nrequires = [\"plan\"]\ntenants = []\ngrant = []",
-        "[endpoint.a]\naccount-is = { operation = \"whoami\", at = \"/id\" }",
         "[credential.a]\nfrom = \"keyring:x\"\nattach = \"header:X\"",
     ];
     for text in cases {
         let errors = errors(text);
         assert!(errors.contains("not in this version"), "{text}: {errors}");
+    }
+}
+
+#[test]
+fn the_replay_window_is_ninety_days_unless_the_policy_says_otherwise() {
+    let day = Duration::from_secs(86_400);
+    assert_eq!(Policy::default().retention.replay_window, 90 * day);
+    let shorter = Policy::parse("p.toml", "[retention]\nreplay-window = \"7d\"").unwrap();
+    assert_eq!(shorter.retention.replay_window, 7 * day);
+    assert!(errors("[retention]\nreplay-window = 7").contains("a duration above 0"));
+    assert!(errors("[retention]\nreplay-window = \"0s\"").contains("a duration above 0"));
+    assert!(errors("[retention]\ndone = \"30d\"").contains("retention"));
+}
+
+#[test]
+fn the_provider_may_say_which_account_it_is() {
+    let text = "[endpoint.a]\naccount-is = { operation = \"whoami\", at = \"/id\" }";
+    let policy = Policy::parse("policy.toml", text).unwrap();
+    let asked = policy.endpoints["a"].account_is.as_ref().unwrap();
+    assert_eq!((asked.operation.as_str(), asked.at.to_string().as_str()), ("whoami", "/id"));
+    for wrong in
+        ["{ at = \"/id\" }", "{ operation = \"whoami\" }", "{ operation = \"whoami\", at = \"id\" }", "\"whoami\""]
+    {
+        let errors = errors(&format!("[endpoint.a]\naccount-is = {wrong}"));
+        assert!(errors.contains("endpoint.a.account-is"), "{wrong}: {errors}");
     }
 }
 

@@ -15,7 +15,7 @@ pub(super) fn size(text: &str) -> Option<usize> {
     usize::try_from(number).ok()?.checked_mul(unit)
 }
 
-/// `500ms`, `30s`, `5m`, `24h`.
+/// `500ms`, `30s`, `5m`, `24h`, `90d`.
 pub(super) fn duration(text: &str) -> Option<Duration> {
     let (number, unit) = split(text)?;
     let millis: u64 = match unit {
@@ -23,6 +23,7 @@ pub(super) fn duration(text: &str) -> Option<Duration> {
         "s" => 1_000,
         "m" => 60_000,
         "h" => 3_600_000,
+        "d" => 86_400_000,
         _ => return None,
     };
     number.checked_mul(millis).map(Duration::from_millis)

@@ -85,8 +85,15 @@ impl At<'_> {
             match self.parts.operations.get(operation) {
                 None if self.parts.broken.contains(operation) => {}
                 None => self.error(&key(".from"), format!("there is no operation \"{operation}\"")),
+                // Its own answer is all that tells how to complete it.
+                Some(_) if self.operation.completes.as_ref() == Some(operation) => {}
                 Some(lookup) if lookup.effect != EffectClass::None => {
-                    self.error(&key(".from"), format!("\"{operation}\" is no lookup: it has an effect"));
+                    self.error(
+                        &key(".from"),
+                        format!(
+                            "\"{operation}\" is no lookup: it has an effect, and this operation does not complete it"
+                        ),
+                    );
                 }
                 Some(_) => {}
             }

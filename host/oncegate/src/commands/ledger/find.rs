@@ -53,6 +53,27 @@ pub(super) async fn in_states(ledger: &dyn Ledger, states: &[StateTag]) -> anyho
     Ok(keys)
 }
 
+/// The one effect that is named: by its key, the first digits of it, or its whole label.
+pub(super) async fn one(ledger: &Arc<dyn Ledger>, named: &str) -> anyhow::Result<[u8; 32]> {
+    if Range::of(named).is_some() || !named.contains(' ') {
+        return by_prefix(ledger, named).await;
+    }
+    let effects = Effects::new(Arc::clone(ledger));
+    let mut pages = Pages::of(&**ledger, &StateTag::ALL);
+    let mut found = Vec::new();
+    while let Some(page) = pages.next().await? {
+        for key in page {
+            let row = effects.get(key).await.with_context(|| format!("the effect {} cannot be read", hex(&key)))?;
+            found.extend(row.filter(|row| row.label() == named).map(|_| key));
+        }
+    }
+    match found.as_slice() {
+        [] => bail!("no effect has the label {:?}; `oncegate ledger list` shows those there are", clean(named)),
+        [key] => Ok(*key),
+        several => bail!("{}", ambiguous(ledger, &format!("have the label {named:?}"), several).await),
+    }
+}
+
 /// The one key that begins with these digits.
 pub(super) async fn by_prefix(ledger: &Arc<dyn Ledger>, digits: &str) -> anyhow::Result<[u8; 32]> {
     let Some(range) = Range::of(digits) else {
@@ -69,16 +90,16 @@ pub(super) async fn by_prefix(ledger: &Arc<dyn Ledger>, digits: &str) -> anyhow:
     match found.as_slice() {
         [] => bail!("no effect has a key that begins with {digits}; `oncegate ledger list` shows those there are"),
         [key] => Ok(*key),
-        several => bail!("{}", ambiguous(ledger, digits, several).await),
+        several => bail!("{}", ambiguous(ledger, &format!("begin with {digits}"), several).await),
     }
 }
 
-async fn ambiguous(ledger: &Arc<dyn Ledger>, digits: &str, keys: &[[u8; 32]]) -> String {
+async fn ambiguous(ledger: &Arc<dyn Ledger>, named: &str, keys: &[[u8; 32]]) -> String {
     let effects = Effects::new(Arc::clone(ledger));
-    let mut text = format!("several keys begin with {digits}; give more digits:");
+    let mut text = format!("several effects {}; give more digits of one:", clean(named));
     for key in keys.iter().take(NAMED_MAX) {
         let label = match effects.get(*key).await {
-            Ok(Some(row)) => format!("{} ({})", clean(row.label()), row.state),
+            Ok(Some(row)) => format!("{} ({}, epoch {})", clean(row.label()), row.state, row.epoch),
             _ => "cannot be read".to_owned(),
         };
         text.push_str(&format!("\n  {} {label}", hex(key)));

@@ -1,8 +1,48 @@
 //! What each event of an effect means, in a line for people.
 
-use oncegate_ledger::{Event, Outcome, SettleVerdict};
+use oncegate_ledger::{Event, Outcome, Record, SettleVerdict};
+use oncegate_sandbox::rfc3339;
+use serde_json::{Value, json};
 
-use crate::print::{clean, hex};
+use crate::print::{self, Cell, clean, hex};
+
+/// Records as lines for people: version, when, what happened, and what it means. Ends with a line's end.
+pub(super) fn timeline(records: &[Record], now: u64) -> String {
+    let rows: Vec<_> = records
+        .iter()
+        .map(|record| {
+            let at = record.event.at();
+            vec![
+                Cell::new(record.version.to_string()),
+                Cell::new(at.map_or_else(|| "-".to_owned(), rfc3339)),
+                Cell::new(at.map_or_else(|| "-".to_owned(), |at| ago(at, now))),
+                Cell::new(record.event.name()),
+                Cell::new(detail(&record.event)),
+            ]
+        })
+        .collect();
+    print::table(&["version", "at", "ago", "event", "detail"], &rows)
+}
+
+/// The same of one record for machines.
+pub(super) fn line_json(record: &Record) -> Value {
+    let at = record.event.at().map(rfc3339);
+    json!({ "version": record.version, "at": at, "event": record.event.name(), "detail": detail(&record.event) })
+}
+
+/// How long ago, in the largest unit.
+pub(super) fn ago(at: u64, now: u64) -> String {
+    let unit = |ms: u64| match ms / 1_000 {
+        seconds @ 0..60 => format!("{seconds} s"),
+        seconds @ 60..3_600 => format!("{} min", seconds / 60),
+        seconds @ 3_600..172_800 => format!("{} h", seconds / 3_600),
+        seconds => format!("{} d", seconds / 86_400),
+    };
+    match now.checked_sub(at) {
+        Some(ms) => format!("{} ago", unit(ms)),
+        None => format!("in {}", unit(at - now)),
+    }
+}
 
 /// The event's detail; cleaned, because providers and operators wrote parts of it.
 pub(super) fn detail(event: &Event) -> String {
@@ -43,6 +83,7 @@ fn finding_out(event: &Event) -> Option<String> {
             format!("by the {by}: {} ({} bytes of evidence)", of_verdict(verdict), evidence.len())
         }
         Event::Confirmed { receipt, .. } => format!("its lookup found {receipt}"),
+        Event::FailedLater { why, actor: Some(actor), .. } => format!("{actor}: {why}"),
         Event::Diverged { why, evidence, .. } | Event::FailedLater { why, evidence, .. } => {
             format!("{why} ({} bytes of evidence)", evidence.len())
         }
@@ -60,13 +101,24 @@ fn deciding(event: &Event) -> String {
         Event::RevokeWished { actor, reason, .. }
         | Event::Revoked { actor, reason, .. }
         | Event::Approved { actor, reason, .. }
-        | Event::Denied { actor, reason, .. } => format!("{actor}: {reason}"),
+        | Event::Denied { actor, reason, .. }
+        | Event::ParentClosed { actor, reason, .. }
+        | Event::HostFenced { actor, reason, .. } => format!("{actor}: {reason}"),
         Event::Superseded { actor, reason, epoch, for_whom, .. } => {
             format!("{actor}: {reason}; epoch {epoch} for {for_whom}")
         }
         Event::Decided { actor, reason, outcome, .. } => format!("{actor}: {reason}; {}", of_outcome(outcome)),
         Event::Planned(proposal) | Event::Amended(proposal) | Event::AwaitingApproval(proposal) => {
             format!("request sha256:{}", hex(&proposal.request_digest))
+        }
+        Event::AccountBound { account, url, credential, .. }
+        | Event::AccountRenamed { account, url, credential, .. } => {
+            let credential = credential.as_deref().unwrap_or("none");
+            let by = match event {
+                Event::AccountRenamed { actor, reason, .. } => format!("{actor}: {reason}; "),
+                _ => String::new(),
+            };
+            format!("{by}{account} at {url}, credential {credential}")
         }
         Event::Pruned(tombstone) => format!("it was {}; bytes and history were dropped", tombstone.state),
         _ => String::new(),
@@ -123,6 +175,16 @@ mod tests {
         let outcome = Outcome::NoEffect { reason: "no\x1b[1m".to_owned() };
         let event = Event::Classified { attempt: [0xab; 16], at: 0, outcome };
         assert_eq!(detail(&event), "attempt abababab: no effect: no\u{fffd}[1m");
+    }
+
+    #[test]
+    fn ages_are_told_in_one_unit() {
+        let now = 1_000_000_000_000;
+        let told = [(500, "0 s ago"), (61_000, "1 min ago"), (7_200_000, "2 h ago"), (864_000_000, "10 d ago")];
+        for (ms, text) in told {
+            assert_eq!(ago(now - ms, now), text);
+        }
+        assert_eq!(ago(now + 5_000, now), "in 5 s");
     }
 
     #[test]

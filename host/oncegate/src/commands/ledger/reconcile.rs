@@ -1,16 +1,18 @@
 //! `oncegate ledger reconcile`: finding out what is open, row by row.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
 use oncegate_ledger::state::{Effect, StateTag};
 use oncegate_ledger::{Effects, Ledger};
-use oncegate_sandbox::{DRAIN_MAX, Sandbox};
+use oncegate_sandbox::{DRAIN_MAX, LOOKS_MAX, Rounds, Sandbox};
 use serde_json::json;
 use tokio::task::JoinSet;
 
 use super::progress::{Progress, REDRAWN_EVERY};
 use super::{find, state_words, tone};
+use crate::commands::call::stopped;
 use crate::commands::settling::Contracts;
 use crate::exit::Exit;
 use crate::home::Home;
@@ -31,6 +33,33 @@ pub(super) async fn run(home: &Home, digits: Option<&str>, confirm: bool) -> any
         eprintln!("something did not end in time; run the command again");
     }
     Ok(if left? == 0 { Exit::Ok } else { Exit::Pending })
+}
+
+/// Rounds of looks until an interrupt; each row that stays open is looked at ever more seldom.
+pub(super) async fn again_and_again(home: &Home, every: Duration) -> anyhow::Result<Exit> {
+    let ledger = home.ledger().await?;
+    let sandbox = home.sandbox_over(Ok(ledger))?;
+    let stopped = stopped();
+    tokio::pin!(stopped);
+    let mut rounds = Rounds::default();
+    loop {
+        let looked = tokio::select! {
+            looked = sandbox.settle_open(&mut rounds, LOOKS_MAX) => looked.map_err(anyhow::Error::msg)?,
+            () = &mut stopped => break,
+        };
+        for one in looked {
+            let looked = Looked::new(one.key, &one.before, one.after.map(|row| (row, one.why)), false);
+            print::out(&looked.line(home.json())?)?;
+        }
+        tokio::select! {
+            () = tokio::time::sleep(every) => {}
+            () = &mut stopped => break,
+        }
+    }
+    if tokio::time::timeout(DRAIN_MAX, sandbox.drain()).await.is_err() {
+        eprintln!("something did not end in time; run the command again");
+    }
+    Ok(Exit::Ok)
 }
 
 /// The rows to look at, as they are now.

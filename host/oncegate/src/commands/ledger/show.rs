@@ -1,32 +1,61 @@
 //! `oncegate ledger show`: one effect with all that is known of it.
 
+/// A line of a name and what it is. Writing into a string cannot fail.
+macro_rules! put {
+    ($text:expr, $name:expr, $($arg:tt)*) => {{ let _ = writeln!($text, "{:<15} {}", $name, clean(&format!($($arg)*))); }};
+}
+
+mod json;
+mod next;
+mod sent;
+
 use std::fmt::Write as _;
 
-use anyhow::Context;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use anyhow::{Context, bail};
 use oncegate_contract::Request;
-use oncegate_ledger::export::line;
 use oncegate_ledger::state::{Attempt, Effect};
-use oncegate_ledger::{Dispatch, Effects, Event, LedgerError, Record, Stored};
+use oncegate_ledger::{Effects, Event, LedgerError, Record, Stored, Ties};
 use oncegate_sandbox::rfc3339;
-use serde_json::{Value, json};
 
-use super::{find, history, state_words, summary, tone};
+use super::{decide, find, history, state_words, tone};
 use crate::exit::Exit;
-use crate::home::Home;
+use crate::home::{Home, now_ms};
 use crate::print::{self, Cell, Tone, clean, hex};
+use next::Step;
 
-pub(super) async fn run(home: &Home, digits: &str) -> anyhow::Result<Exit> {
+pub(super) async fn run(home: &Home, named: &str, raw: Option<&str>) -> anyhow::Result<Exit> {
     let ledger = home.ledger_for_reading().await?;
-    let key = find::by_prefix(&ledger, digits).await?;
+    let key = find::one(&ledger, named).await?;
     let effects = Effects::new(ledger);
     let unreadable = || format!("the effect {} cannot be read", hex(&key));
     let records = effects.history(key).await.with_context(unreadable)?;
     let row = oncegate_ledger::effects::fold_records(&records).with_context(unreadable)?.with_context(unreadable)?;
-    let seen = Seen { effects, key, row, records };
+    if let Some(attempt) = raw {
+        return write_raw(&effects, key, &row, attempt).await;
+    }
+    let next = next::steps(&effects.ledger, &home.ledger_command(), &key, &row).await?;
+    let ties = row.ties().cloned().unwrap_or_default();
+    let seen = Seen { effects, key, row, records, next, ties };
     let text = if home.json() { print::json(&seen.json().await?, true)? } else { seen.text().await? };
     print::out(&text)?;
+    Ok(Exit::Ok)
+}
+
+/// The bytes as they came from the provider, and nothing else.
+async fn write_raw(effects: &Effects, key: [u8; 32], row: &Effect, digits: &str) -> anyhow::Result<Exit> {
+    use std::io::Write;
+    let is_it = |attempt: &&Attempt| hex(&attempt.id).starts_with(&digits.to_ascii_lowercase());
+    let found: Vec<&Attempt> = row.attempts.iter().filter(is_it).collect();
+    let [attempt] = found[..] else {
+        bail!(
+            "{} attempts of this effect begin with {}; `oncegate ledger show` lists them",
+            found.len(),
+            clean(digits)
+        );
+    };
+    let bytes = effects.raw_answer(key, attempt.id).await.context("the raw answer cannot be read")?;
+    let mut stdout = std::io::stdout().lock();
+    stdout.write_all(&bytes).and_then(|()| stdout.flush()).context("the output cannot be written")?;
     Ok(Exit::Ok)
 }
 
@@ -35,11 +64,8 @@ struct Seen {
     key: [u8; 32],
     row: Effect,
     records: Vec<Record>,
-}
-
-/// Writing into a string cannot fail.
-macro_rules! put {
-    ($text:expr, $name:expr, $($arg:tt)*) => {{ let _ = writeln!($text, "{:<15} {}", $name, clean(&format!($($arg)*))); }};
+    next: Vec<Step>,
+    ties: Ties,
 }
 
 impl Seen {
@@ -52,60 +78,62 @@ impl Seen {
             "state",
             tone(row).paint(&format!("{} since {}", state_words(row), rfc3339(row.state_since)))
         );
+        put!(text, "version", "{}", row.version);
         put!(text, "key", "{}", hex(&self.key));
         for (name, value) in notes(row) {
             put!(text, name, "{value}");
         }
-        if let Some(dispatch) = row.dispatch.as_deref() {
-            self.dispatch(&mut text, dispatch).await?;
+        self.asked(&mut text).await?;
+        for (name, value) in self.tied() {
+            put!(text, name, "{value}");
         }
+        self.other_epochs(&mut text).await?;
         if !row.attempts.is_empty() {
             let rows: Vec<_> = row.attempts.iter().map(|attempt| self.attempt_cells(attempt)).collect();
-            let header = ["attempt", "generation", "dispatched", "ended", "sent", "answer", "evidence", "outcome"];
+            let header =
+                ["attempt", "generation", "host", "dispatched", "ended", "sent", "answer", "evidence", "outcome"];
             let _ = write!(text, "\n{}\n{}", Tone::Head.paint("Attempts"), print::table(&header, &rows));
         }
-        let rows: Vec<_> = self.records.iter().map(event_cells).collect();
-        let _ = write!(
-            text,
-            "\n{}\n{}",
-            Tone::Head.paint("History"),
-            print::table(&["version", "at", "event", "detail"], &rows)
-        );
+        let timeline = history::timeline(&self.records, now_ms());
+        let _ = write!(text, "\n{}\n{timeline}", Tone::Head.paint("History"));
+        self.sent(&mut text).await?;
+        self.answers(&mut text).await?;
+        if !self.next.is_empty() {
+            let _ = writeln!(text, "\n{}", Tone::Head.paint("What can be done now"));
+        }
+        for step in &self.next {
+            let _ = writeln!(text, "{}\n  {}", clean(&step.what), clean(&step.command));
+        }
         Ok(text)
     }
 
-    async fn dispatch(&self, text: &mut String, dispatch: &Dispatch) -> anyhow::Result<()> {
-        put!(text, "tenant", "{}, account {}, owner {}", dispatch.tenant, dispatch.account, dispatch.owner);
-        put!(text, "action", "{}, epoch {}, generation {}", dispatch.action, dispatch.epoch, dispatch.generation);
-        put!(
-            text,
-            "asked by",
-            "{} for {} of the component sha256:{}",
-            dispatch.tool,
-            dispatch.operation,
-            hex(&dispatch.component)
-        );
-        put!(text, "contract", "sha256:{}", hex(&dispatch.contract));
-        let names: Vec<&str> = dispatch.fingerprint.iter().map(|(name, _)| name.as_str()).collect();
-        put!(text, "bound fields", "{}", if names.is_empty() { "none".to_owned() } else { names.join(", ") });
-        put!(text, "downstream key", "{}", dispatch.downstream_key);
-        match self.request(dispatch).await? {
-            Some(request) => {
-                put!(text, "request", "{} {} ({} bytes of body)", request.method, request.url, request.body.len())
-            }
-            None => put!(text, "request", "dropped by retention"),
-        }
-        if let Some((name, version)) = &dispatch.credential {
-            put!(text, "credential", "{name}, version {}", hex(version));
-        }
-        for (operation, digest, answer) in &dispatch.lookups {
-            put!(text, "key found by", "{operation}, lookup {}, {} bytes of answer", hex(&digest[..6]), answer.len());
+    /// What else in the ledger it belongs to or uses.
+    fn tied(&self) -> Vec<(&'static str, String)> {
+        let ties = &self.ties;
+        let mut tied = Vec::new();
+        let mut tie = |name, value: Option<String>| tied.extend(value.map(|value| (name, value)));
+        tie("parent", ties.parent.clone());
+        tie("plan", ties.plan.clone());
+        tie("permit", ties.permit.as_ref().map(|used| format!("{} of the grant {}", used.id, used.grant)));
+        let claims: Vec<String> = ties.claims.iter().map(|claim| hex(&claim[..6])).collect();
+        tie("claims", (!claims.is_empty()).then(|| claims.join(", ")));
+        tie("completes", ties.completes.map(|target| hex(&target[..])));
+        tie("undoes", ties.undoes.map(|target| hex(&target[..])));
+        tied
+    }
+
+    async fn other_epochs(&self, text: &mut String) -> anyhow::Result<()> {
+        let epochs = decide::epochs(&self.effects, &self.row).await?.unwrap_or_default();
+        for other in epochs.iter().filter(|other| other.key != self.key) {
+            let words = state_words(&other.row);
+            let receipt = other.row.receipt.as_ref().map(|receipt| format!(", receipt {receipt}")).unwrap_or_default();
+            put!(text, format!("epoch {}", other.row.epoch), "{words}{receipt} ({})", hex(&other.key[..6]));
         }
         Ok(())
     }
 
-    async fn request(&self, dispatch: &Dispatch) -> anyhow::Result<Option<Request>> {
-        let Some(bytes) = self.load(&dispatch.request).await? else { return Ok(None) };
+    async fn request(&self, stored: &Stored) -> anyhow::Result<Option<Request>> {
+        let Some(bytes) = self.load(stored).await? else { return Ok(None) };
         serde_json::from_slice(&bytes).map(Some).context("the stored request cannot be read")
     }
 
@@ -143,6 +171,7 @@ impl Seen {
         vec![
             Cell::new(hex(&attempt.id[..4])),
             Cell::new(attempt.generation.to_string()),
+            Cell::new(hex(&attempt.host[..6])),
             Cell::new(rfc3339(attempt.at)),
             Cell::new(attempt.ended.map_or_else(|| "open".to_owned(), rfc3339)),
             Cell::new(attempt.sent_bytes.map_or_else(|| "not known".to_owned(), |bytes| format!("{bytes} bytes"))),
@@ -151,116 +180,6 @@ impl Seen {
             Cell::new(outcome),
         ]
     }
-
-    async fn json(&self) -> anyhow::Result<Value> {
-        let mut value = summary(&self.key, &self.row);
-        if let Some(dispatch) = self.row.dispatch.as_deref() {
-            value["dispatch"] = self.dispatch_json(dispatch).await?;
-        }
-        let mut attempts = Vec::new();
-        for attempt in &self.row.attempts {
-            attempts.push(self.attempt_json(attempt).await?);
-        }
-        value["attempts"] = attempts.into();
-        let mut events = Vec::new();
-        for record in &self.records {
-            events.push(self.event_json(record.clone()).await?);
-        }
-        value["history"] = events.into();
-        Ok(value)
-    }
-
-    async fn dispatch_json(&self, dispatch: &Dispatch) -> anyhow::Result<Value> {
-        let mut lookups = Vec::new();
-        for (operation, digest, answer) in &dispatch.lookups {
-            let answer = self.load(answer).await?.map(|bytes| STANDARD.encode(bytes));
-            lookups.push(json!({ "operation": operation, "lookup": hex(digest), "answer": answer }));
-        }
-        let fields = self.load(&dispatch.fields).await?.and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
-        Ok(json!({
-            "owner": dispatch.owner,
-            "action": dispatch.action,
-            "component": hex(&dispatch.component),
-            "contract": hex(&dispatch.contract),
-            "recipe": hex(&dispatch.recipe),
-            "bound_fields": dispatch.fingerprint.iter().map(|(name, _)| name).collect::<Vec<_>>(),
-            "fields": fields,
-            "downstream_key": dispatch.downstream_key,
-            "request": self.request(dispatch).await?,
-            "request_digest": hex(&dispatch.request_digest),
-            "credential": dispatch.credential.as_ref().map(|(name, version)| json!({ "name": name, "version": hex(version) })),
-            "lookups": lookups,
-            "irreversible": dispatch.irreversible,
-            "provider_dedupes": dispatch.provider_dedupes,
-            "egress_direct": dispatch.egress_direct,
-        }))
-    }
-
-    async fn attempt_json(&self, attempt: &Attempt) -> anyhow::Result<Value> {
-        let answer = match self.effects.raw_answer(self.key, attempt.id).await {
-            Ok(bytes) => Some(STANDARD.encode(bytes)),
-            Err(LedgerError::Gone { .. }) => None,
-            Err(error) => return Err(error).context("a raw answer cannot be read"),
-        };
-        let (pieces, bytes) = self.evidence(attempt);
-        Ok(json!({
-            "attempt": hex(&attempt.id),
-            "host": hex(&attempt.host),
-            "generation": attempt.generation,
-            "resend": attempt.resend,
-            "at": rfc3339(attempt.at),
-            "ended": attempt.ended.map(rfc3339),
-            "how": self.answered(attempt).map(|(_, ended)| ended),
-            "sent_bytes": attempt.sent_bytes,
-            "proof_of_no_effect": attempt.proof,
-            "outcome": attempt.outcome,
-            "evidence": { "pieces": pieces, "bytes": bytes },
-            "answer": answer,
-        }))
-    }
-
-    async fn event_json(&self, mut record: Record) -> anyhow::Result<Value> {
-        for stored in record.event.stored_mut() {
-            if let Some(bytes) = self.load(stored).await? {
-                *stored = Stored::Inline(bytes);
-            }
-        }
-        let at = record.event.at().map(rfc3339);
-        let mut value = line(&record);
-        bytes_as_base64(&mut value["event"]);
-        Ok(
-            json!({ "seq": value["seq"], "version": value["version"], "at": at, "event": value["event"], "digest": value["digest"] }),
-        )
-    }
-}
-
-/// Stored bytes are `{"inline": "hex:…"}`; they become `{"base64": "…"}`.
-fn bytes_as_base64(value: &mut Value) {
-    if let Some(bytes) = inline(value) {
-        *value = json!({ "base64": STANDARD.encode(bytes) });
-        return;
-    }
-    match value {
-        Value::Array(items) => items.iter_mut().for_each(bytes_as_base64),
-        Value::Object(members) => members.values_mut().for_each(bytes_as_base64),
-        _ => {}
-    }
-}
-
-fn inline(value: &Value) -> Option<Vec<u8>> {
-    let members = value.as_object().filter(|members| members.len() == 1)?;
-    let digits = members.get("inline")?.as_str()?.strip_prefix("hex:")?.as_bytes();
-    let digit = |digit: &u8| char::from(*digit).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-    digits.chunks_exact(2).map(|pair| Some(digit(pair.first()?)? << 4 | digit(pair.last()?)?)).collect()
-}
-
-fn event_cells(record: &Record) -> Vec<Cell> {
-    vec![
-        Cell::new(record.version.to_string()),
-        Cell::new(record.event.at().map_or_else(|| "-".to_owned(), rfc3339)),
-        Cell::new(record.event.name()),
-        Cell::new(history::detail(&record.event)),
-    ]
 }
 
 /// What a person has to know that not every row has.
@@ -278,17 +197,4 @@ fn notes(row: &Effect) -> Vec<(&'static str, String)> {
     note("superseded", superseded.map(|by| format!("by epoch {} for {}; it was {}", by.epoch, by.for_whom, by.before)));
     note("undone by", row.undone_by.map(|by| hex(&by)));
     notes
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_stored_bytes_become_base64() {
-        let mut value =
-            json!({ "request": { "inline": "hex:6869" }, "label": "hex:6869", "list": [{ "inline": "hex:" }] });
-        bytes_as_base64(&mut value);
-        assert_eq!(value, json!({ "request": { "base64": "aGk=" }, "label": "hex:6869", "list": [{ "base64": "" }] }));
-    }
 }

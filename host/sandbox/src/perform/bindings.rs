@@ -1,0 +1,135 @@
+//! The recipe of a key and the account behind it: bound at first use, and the same ever after.
+
+use std::collections::BTreeSet;
+
+use oncegate_contract::Operation;
+use oncegate_ledger::{Append, Event, Expect, StreamId, StreamKind};
+
+use super::{Wanted, ledger_stop};
+use crate::call::Call;
+use crate::host::{Book, stream};
+use crate::policy::{self, Grant};
+use crate::stop::Stop;
+
+/// The recipe that is bound to this owner's action must be this contract's, or one that it lists as an
+/// earlier one. Gives what a dispatch appends to bind it, or the guard that it still is the one bound:
+/// of two components with different recipes only one can dispatch.
+///
+/// An action that was renamed is bound under its earlier names too, so that the component that still
+/// uses one is refused from then on.
+pub(super) async fn check_recipes(
+    call: &Call,
+    book: &Book,
+    operation: &Operation,
+    recipe: &[u8; 32],
+) -> Result<Vec<Append>, Stop> {
+    let owner = call.contract().component.name.as_str();
+    let former = oncegate_contract::former_recipes(operation);
+    let mut actions = BTreeSet::from([operation.action.as_deref().unwrap_or_default()]);
+    actions.extend(operation.was.iter().map(|former| former.action.as_str()));
+    let mut also = Vec::new();
+    for action in actions {
+        let id = stream(StreamKind::Recipe, &[owner.as_bytes(), action.as_bytes()]);
+        let records = book.effects.ledger.read(id).await.map_err(|error| ledger_stop(error.into()))?;
+        let expect = Expect::Version(records.last().map_or(0, |record| record.version));
+        also.push(match records.into_iter().next_back().map(|record| record.event) {
+            Some(Event::RecipeBound { recipe: bound, .. }) if bound == *recipe => Append::guard(id, expect),
+            Some(Event::RecipeBound { recipe: bound, .. }) if !former.contains(&bound) => {
+                return Err(Stop::RecipeChanged);
+            }
+            _ => {
+                let contract = call.contract().digest();
+                Append::new(id, expect, Event::RecipeBound { recipe: *recipe, contract })
+            }
+        });
+    }
+    Ok(also)
+}
+
+pub(super) async fn last(book: &Book, id: StreamId) -> Result<Option<Event>, Stop> {
+    let records = book.effects.ledger.read(id).await.map_err(|error| ledger_stop(error.into()))?;
+    Ok(records.into_iter().next_back().map(|record| record.event))
+}
+
+/// The label of the account that keys are made with: where an operator renamed the one that the policy
+/// names today, the label that it had at first. A new label would make every key new.
+pub(super) async fn account(call: &Call, book: &Book, operation: &Operation, today: String) -> Result<String, Stop> {
+    let records = book.effects.ledger.read(account_stream(call, operation)).await;
+    let records = records.map_err(|error| ledger_stop(error.into()))?;
+    let labels: Vec<&String> = records
+        .iter()
+        .filter_map(|record| match &record.event {
+            Event::AccountBound { account, .. } | Event::AccountRenamed { account, .. } => Some(account),
+            _ => None,
+        })
+        .collect();
+    match (labels.first(), labels.last()) {
+        (Some(first), Some(last)) if **last == today => Ok((*first).clone()),
+        _ => Ok(today),
+    }
+}
+
+/// The account's label in today's policy.
+pub(super) fn label(call: &Call, operation: &Operation) -> Result<String, Stop> {
+    let label = policy::account(&call.host.policy, operation);
+    label.ok_or_else(|| Stop::NotPermitted("this operation is not permitted".to_owned()))
+}
+
+/// By what is done for whom, not by the account's label: a changed label would make every key new.
+fn account_stream(call: &Call, operation: &Operation) -> StreamId {
+    let action = operation.action.as_deref().unwrap_or_default();
+    StreamId::account(call.tenant(), &call.contract().component.name, action)
+}
+
+impl Wanted<'_> {
+    /// The recipe and the account that this owner's effects are bound to: checked, or bound now.
+    pub(super) async fn bindings(&self, grant: &Grant) -> Result<Vec<Append>, Stop> {
+        let mut also = check_recipes(self.call, self.book, self.operation, &self.recipe).await?;
+        also.push(self.bound_account(grant).await?);
+        Ok(also)
+    }
+
+    /// By what is done for whom, not by the account's label: a changed label would make every key new.
+    async fn bound_account(&self, grant: &Grant) -> Result<Append, Stop> {
+        let id = account_stream(self.call, self.operation);
+        let now = Event::AccountBound {
+            account: label(self.call, self.operation)?,
+            endpoint: self.operation.endpoint.clone(),
+            url: grant.url.clone(),
+            credential: grant.credential.as_ref().map(|usage| usage.name.clone()),
+            proof: self.proven_account(grant).await?,
+        };
+        let records = self.book.effects.ledger.read(id).await.map_err(|error| ledger_stop(error.into()))?;
+        let expect = Expect::Version(records.last().map_or(0, |record| record.version));
+        match records.into_iter().next_back().map(|record| record.event) {
+            Some(bound) if !same_account(&bound, &now) => Err(Stop::AccountChanged),
+            // A proof that is not asked for any more stays on record.
+            Some(bound) if bound == now || proof(&now).is_none() => Ok(Append::guard(id, expect)),
+            Some(_) | None => Ok(Append::new(id, expect, now)),
+        }
+    }
+}
+
+/// Endpoint, URL and credential may only change by an operator's decision, or where the provider says
+/// that it is the same account. The label is part of every key and never changes by itself.
+fn same_account(bound: &Event, now: &Event) -> bool {
+    let parts = |event: &Event| match event {
+        Event::AccountBound { account, endpoint, url, credential, .. }
+        | Event::AccountRenamed { account, endpoint, url, credential, .. } => {
+            Some((account.clone(), endpoint.clone(), url.clone(), credential.clone()))
+        }
+        _ => None,
+    };
+    let (Some(first), Some(last)) = (parts(bound), parts(now)) else { return false };
+    match (proof(bound), proof(now)) {
+        (Some(bound), Some(now)) => bound == now && first.0 == last.0,
+        _ => first == last,
+    }
+}
+
+fn proof(event: &Event) -> Option<&str> {
+    match event {
+        Event::AccountBound { proof, .. } => proof.as_deref(),
+        _ => None,
+    }
+}
