@@ -2,12 +2,13 @@
 //!
 //! Pure: a request and the time in, an answer out. Every effect is counted here and nowhere else.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::http::{Reply, Request, value_of};
+use super::mode::Mode;
 use super::posts::Posts;
 
 /// How the provider behaves when it works.
@@ -103,6 +104,8 @@ pub struct World {
     pub forgotten: usize,
     /// Objects that a test gave it, by kind and identifier.
     seeds: BTreeMap<(String, String), Value>,
+    /// Requests that met [`Mode::RefusedOnResend`], by path and body.
+    refused_next: BTreeSet<(String, Vec<u8>)>,
     remembered: BTreeMap<(String, String), Remembered>,
     pub(super) posts: Posts,
 }
@@ -124,6 +127,15 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    /// What a mode means for this request, when that depends on earlier ones.
+    pub fn met(&mut self, request: &Request, mode: Mode) -> Mode {
+        if mode != Mode::RefusedOnResend {
+            return mode;
+        }
+        let first = self.refused_next.insert((request.path.clone(), request.body.clone()));
+        if first { Mode::CompleteThenReset } else { Mode::Reject402 }
     }
 
     /// Answers one request and counts what it made happen.
