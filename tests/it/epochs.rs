@@ -43,6 +43,18 @@ fn supersede(harness: &Harness, state: StateTag, for_whom: &str) {
     });
 }
 
+/// A plan of that one refund.
+fn freeze(harness: &Harness, plan: &str) {
+    let targets = harness.folder().join("targets.json");
+    std::fs::write(&targets, serde_json::json!([refund("R-1", "planned")]).to_string()).unwrap();
+    let component = harness.component().display().to_string();
+    let list = targets.display().to_string();
+    let by = ["--context", "tenant=acme", "--reason", "one more", "--actor", "ann"];
+    let what = ["plan", "freeze", plan, &component, TOOL, "--targets", &list];
+    let frozen = harness.run(&[&what[..], &by].concat()).unwrap();
+    assert_eq!(frozen.code, Some(0), "{frozen:?}");
+}
+
 #[test]
 fn a_later_epoch_is_for_whom_the_decision_names() {
     for (for_whom, named, others) in [
@@ -51,6 +63,9 @@ fn a_later_epoch_is_for_whom_the_decision_names() {
     ] {
         let harness = Harness::new("refunds").unwrap();
         assert_eq!(ask(&harness, &["run=1"]).receipts(), ["re_000001"]);
+        if for_whom == "plan:spring" {
+            freeze(&harness, "spring");
+        }
         supersede(&harness, StateTag::Done, for_whom);
         for other in others {
             ask(&harness, &[other]).is_replay_of("re_000001");
