@@ -1,10 +1,12 @@
 //! An effect that is done again by decision: who may, and what all others go on hearing.
 
+use std::time::Duration;
+
 use oncegate_ledger::state::Effect;
 use oncegate_ledger::{Effects, Event, StateTag, StreamId, StreamKind};
 use oncegate_tests::harness::{Harness, Running};
+use oncegate_tests::provider::domains::Settings;
 use oncegate_tests::provider::mode::Mode;
-use std::time::Duration;
 use tokio::runtime::Runtime;
 
 use crate::agent::{Heard, call, refund, with_limits};
@@ -87,6 +89,22 @@ fn many_callers_of_a_later_epoch_are_one_effect() {
     assert_eq!(refunds(&harness), 2);
 }
 
+/// A tool that stops because the shop says that all is done: each caller is told of its own epoch.
+#[test]
+fn a_tool_that_asks_for_nothing_is_told_its_own_epoch() {
+    let harness = Harness::new("refunds").unwrap();
+    assert_eq!(ask(&harness, &[]).status(), "done");
+    supersede(&harness, StateTag::Done, "run:2");
+    assert_eq!(ask(&harness, &["run=2"]).receipts(), ["re_000002"]);
+    let settings = Settings { shop_follows: true, ..Settings::default() };
+    harness.provider().settings(&settings).unwrap();
+    for _ in 0..2 {
+        ask(&harness, &["run=2"]).is_replay_of("re_000002");
+        ask(&harness, &[]).is_replay_of("re_000001");
+    }
+    assert_eq!(refunds(&harness), 2);
+}
+
 /// A decision over a later epoch opens the one after it, and only to those it names.
 #[test]
 fn epochs_follow_one_another() {
@@ -95,6 +113,9 @@ fn epochs_follow_one_another() {
     supersede(&harness, StateTag::Done, "run:2");
     assert_eq!(ask(&harness, &["run=2"]).receipts(), ["re_000002"]);
     supersede(&harness, StateTag::Done, "permit:P-1");
+    let grant = ["permit", "grant", "P-1", "--tenant", "acme", "--operation", "create-refund", "--count", "1"];
+    let granted = harness.run(&[&grant[..], &["--reason", "one more", "--actor", "ann"]].concat()).unwrap();
+    assert_eq!(granted.code, Some(0), "{}", granted.stderr);
     ask(&harness, &["run=2"]).is_replay_of("re_000002");
     // The permit opens the second later epoch, which only run 2 can reach.
     ask(&harness, &["permit=P-1"]).is_replay_of("re_000001");

@@ -1,6 +1,7 @@
 //! The program and the tools around it, from outside. One module for each subject.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
+mod accounts;
 mod agent;
 mod approvals;
 mod attacks;
@@ -9,9 +10,13 @@ mod bad_ledgers;
 mod book;
 mod campaign;
 mod claims;
+mod closed_table;
+mod content_keys;
 mod crash_states;
 mod disk_faults;
+mod disk_images;
 mod disk_power;
+mod disk_verify;
 mod ensure;
 mod epochs;
 mod hostile;
@@ -28,11 +33,15 @@ mod raw_answers;
 mod receipts;
 mod recipes;
 mod reconcile;
+mod relay;
 mod rephrase;
 mod retention;
+mod senders;
 mod sequence;
+mod settling;
 mod tidy;
 mod triggers;
 mod two_step;
+mod undo;
 mod verbs;
 mod versions;

@@ -30,8 +30,14 @@ fn wait_for_refunds(harness: &Harness, count: usize) {
 fn owner_and_client(harness: &Harness) -> (Running, Running) {
     let provider = harness.provider();
     for (mode, after) in [(Mode::CompleteThenHang, 0), (Mode::Slow, 0)] {
-        let rule =
-            Rule { mode, path: "/v1/refunds".to_owned(), method: Some("POST".to_owned()), after, times: Some(1) };
+        let rule = Rule {
+            mode,
+            path: "/v1/refunds".to_owned(),
+            method: Some("POST".to_owned()),
+            after,
+            times: Some(1),
+            every: None,
+        };
         provider.rule(&rule).unwrap();
     }
     let owner = Running::start(&mut harness.call(TOOL, &refund("R-1", "owner"), &[])).unwrap();

@@ -102,7 +102,8 @@ fn modes_that_end_the_connection_say_whether_it_happened() {
 #[test]
 fn a_rule_waits_and_ends_as_it_says() {
     let client = start();
-    let rule = Rule { mode: Mode::Reject402, path: "/v1/*".to_owned(), method: None, after: 1, times: Some(1) };
+    let rule =
+        Rule { mode: Mode::Reject402, path: "/v1/*".to_owned(), method: None, after: 1, times: Some(1), every: None };
     client.rule(&rule).unwrap();
     let statuses: Vec<u16> = (0..3).map(|_| refund(&client, "charge=ch_1").unwrap().0).collect();
     assert_eq!(statuses, [200, 402, 200]);
@@ -144,4 +145,34 @@ fn seeds_replace_what_is_always_there() {
     assert_eq!(found["charge"], "ch_x");
     assert_eq!(refund(&client, "charge=ch_x&amount=101").unwrap().0, 400);
     assert_eq!(refund(&client, "charge=ch_x&amount=100").unwrap().0, 200);
+}
+
+#[test]
+fn one_request_in_so_many_meets_a_rule() {
+    let client = start();
+    let rule = Rule {
+        mode: Mode::Error429After,
+        path: "/v1/refunds".to_owned(),
+        method: None,
+        after: 1,
+        times: None,
+        every: Some(3),
+    };
+    client.rule(&rule).unwrap();
+    let statuses: Vec<u16> = (0..8).map(|_| refund(&client, "charge=ch_1").unwrap().0).collect();
+    assert_eq!(statuses, [200, 429, 200, 200, 429, 200, 200, 429]);
+    assert_eq!(client.met().unwrap(), 3);
+    assert_eq!(client.count("refund").unwrap(), 8);
+}
+
+#[test]
+fn a_resend_can_be_refused_though_it_has_happened() {
+    let client = start();
+    client.mode(Mode::RefusedOnResend, "POST", "/v1/refunds", None).unwrap();
+    assert!(refund(&client, "charge=ch_1").is_err(), "the connection is reset");
+    assert_eq!(client.count("refund").unwrap(), 1);
+    for _ in 0..2 {
+        assert_eq!(refund(&client, "charge=ch_1").unwrap().0, 402);
+    }
+    assert_eq!(client.count("refund").unwrap(), 1);
 }

@@ -150,6 +150,29 @@ fn what_did_not_happen_is_sent_in_the_next_generation() {
     assert_eq!((refunds(&harness), &row(&harness, "refund R-1")["generation"]), (1, &json!(1)));
 }
 
+/// The process that was killed can send no more, and nobody has looked since.
+#[test]
+fn what_a_dead_process_left_can_be_resolved_at_once() {
+    let harness = with_limits("refunds", LIMITS);
+    for (id, point, words) in [
+        ("R-1", KillPoint::before(Call::Send, 2), &["resolve", "--as", "no-effect"][..]),
+        ("R-2", KillPoint::after(Call::Send, 2), &["resolve", "--as", "done", "--receipt"]),
+    ] {
+        let mut command = harness.call(TOOL, &refund(id, "killed"), &[]);
+        point.apply(&mut command).unwrap();
+        assert!(Run::of(&mut command).unwrap().was_killed());
+        let label = format!("refund {id}");
+        assert_eq!(row(&harness, &label)["state"], "dispatched");
+        let made = receipts(&harness, id);
+        let words: Vec<&str> = words.iter().copied().chain(made.iter().map(String::as_str)).collect();
+        is_recorded(&decide(&harness, &label, &words));
+        let next = call(&harness, TOOL, &refund(id, "next"), &[]);
+        assert!(next.is_success(), "{next:#?}");
+        assert_eq!(receipts(&harness, id), next.receipts(), "{next:#?}");
+    }
+    assert_eq!(refunds(&harness), 2);
+}
+
 /// Silence is not a stop; the operator's word is one, and a host that wakes obeys it.
 #[test]
 fn a_fenced_host_sends_nothing_and_what_it_left_is_settled() {
@@ -272,7 +295,7 @@ fn a_receipt_of_another_effect_is_refused() {
 /// An answer past `evidence-max` freezes its row; only a person thaws it.
 #[test]
 fn only_resolve_thaws() {
-    let harness = with_limits("refunds", &format!("{LIMITS}\nevidence-max = \"1MiB\""));
+    let harness = with_limits("refunds", "evidence-max = \"1MiB\"");
     harness.provider().mode(Mode::Big20Mb, "POST", "/v1/refunds", Some(1)).unwrap();
     let first = call(&harness, TOOL, &refund("R-1", "first"), &[]);
     assert_eq!(first.json["detail"], "frozen", "{first:#?}");
@@ -336,7 +359,7 @@ fn another_label_is_the_same_account_by_decision_only() {
 fn an_approval_shows_what_will_be_sent() {
     let harness = with_limits("refunds", LIMITS);
     call(&harness, TOOL, &refund("R-1", "known"), &[]);
-    for (n, verb) in [(1, "approve"), (2, "deny")] {
+    for (n, verb) in [(1, "approve"), (2, "deny"), (3, "revoke")] {
         wait_for_a_person(&harness, [n; 32]);
         let label = format!("refund W-{n}");
         let version = row(&harness, &label)["version"].to_string();
@@ -345,9 +368,9 @@ fn an_approval_shows_what_will_be_sent() {
         let run = Run::of(&mut command).unwrap();
         assert_eq!(run.code, Some(0), "{run:?}");
         let shown = show(&harness, &label);
-        if verb == "deny" {
+        if verb != "approve" {
             assert_eq!(shown["state"], "revoked", "{shown}");
-            assert_eq!(decide(&harness, &label, &["approve"]).code, Some(3), "deny is sticky");
+            assert_eq!(decide(&harness, &label, &["approve"]).code, Some(3), "{verb} is sticky");
             continue;
         }
         for part in ["POST https://pay.example/v1/refunds", "x-note: 1", "| amount=5&note=\u{fffd}[2J", "Untrusted"] {
@@ -421,6 +444,7 @@ fn base64(bytes: &[u8]) -> String {
 fn a_decision_without_a_reason_or_a_version_is_no_decision() {
     let harness = with_limits("refunds", LIMITS);
     call(&harness, TOOL, &refund("R-1", "first"), &[]);
+    let version = row(&harness, "refund R-1")["version"].clone();
     for words in [
         &["ledger", "revoke", "refund R-1", "--reason", "x"][..],
         &["ledger", "revoke", "refund R-1", "--expect-version", "3"],
@@ -434,5 +458,5 @@ fn a_decision_without_a_reason_or_a_version_is_no_decision() {
     }
     let missing = harness.run(&["ledger", "revoke", "refund R-9", "--expect-version", "1", "--reason", "x"]).unwrap();
     assert_eq!(missing.code, Some(1), "{missing:?}");
-    assert_eq!(row(&harness, "refund R-1")["version"], 3);
+    assert_eq!(row(&harness, "refund R-1")["version"], version);
 }

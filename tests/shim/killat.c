@@ -3,6 +3,7 @@
 // KILL_AT      [before-|after-]CALL:N with CALL one of fdatasync, fsync, connect, send, recv.
 //              Without a word in front: before, and for recv after.
 // KILL_SIGNAL  kill (default) or stop: the process then waits for SIGCONT.
+// KILL_PORT    only sockets whose peer has this port count; without it all do.
 // KILL_LOG     a file that gets one line for each call: pid, call, its number, the file or peer.
 //
 // send and recv are all ways to write to and to read from a TCP socket. A recv counts when it
@@ -34,6 +35,7 @@ static long wanted_count;
 static int wanted_after;
 static int wanted_signal = SIGKILL;
 static int log_fd = -1;
+static int wanted_port; // 0: any
 
 static void complain(const char *at) {
   fprintf(stderr, "killat: KILL_AT=%s is not [before-|after-]CALL:N\n", at);
@@ -65,6 +67,8 @@ __attribute__((constructor)) static void start(void) {
   if (at != NULL && *at != 0) parse(at);
   const char *signal_name = getenv("KILL_SIGNAL");
   if (signal_name != NULL && strcmp(signal_name, "stop") == 0) wanted_signal = SIGSTOP;
+  const char *port = getenv("KILL_PORT");
+  if (port != NULL) wanted_port = atoi(port);
   const char *log = getenv("KILL_LOG");
   if (log != NULL && *log != 0) log_fd = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
 }
@@ -113,6 +117,23 @@ static int is_tcp(int fd) {
   return known && (domain == AF_INET || domain == AF_INET6) && type == SOCK_STREAM;
 }
 
+static int has_port(const struct sockaddr *peer) {
+  if (wanted_port == 0) return 1;
+  return peer->sa_family == AF_INET && ntohs(((const struct sockaddr_in *)peer)->sin_port) == wanted_port;
+}
+
+// A TCP socket, and one that counts.
+static int counts_for(int fd) {
+  if (!is_tcp(fd)) return 0;
+  if (wanted_port == 0) return 1;
+  struct sockaddr_storage peer;
+  socklen_t length = sizeof peer;
+  int saved = errno;
+  int known = getpeername(fd, (struct sockaddr *)&peer, &length) == 0;
+  errno = saved;
+  return known && has_port((struct sockaddr *)&peer);
+}
+
 // The C library's own function of that name, found once.
 #define REAL(result, name, ...)                                                   \
   static result (*real)(__VA_ARGS__);                                             \
@@ -129,12 +150,12 @@ static int is_tcp(int fd) {
   return done
 
 #define SENDING(fd, expression)                                                   \
-  if (!is_tcp(fd)) return (expression);                                           \
+  if (!counts_for(fd)) return (expression);                                          \
   AROUND(SEND, fd, expression)
 
 // Counted after a call that brought bytes.
 #define RECEIVING(fd, expression)                                                 \
-  if (!is_tcp(fd)) return (expression);                                           \
+  if (!counts_for(fd)) return (expression);                                          \
   ssize_t got = (expression);                                                     \
   int saved = errno;                                                              \
   if (got > 0) die_if(RECV, count(RECV, fd), 1);                                  \
@@ -153,7 +174,7 @@ int fsync(int fd) {
 
 int connect(int fd, const struct sockaddr *address, socklen_t length) {
   REAL(int, connect, int, const struct sockaddr *, socklen_t);
-  if (!is_tcp(fd)) return real(fd, address, length);
+  if (!is_tcp(fd) || !has_port(address)) return real(fd, address, length);
   AROUND(CONNECT, fd, real(fd, address, length));
 }
 

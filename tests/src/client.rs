@@ -20,13 +20,24 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(20);
 pub struct Client {
     /// `HOST:PORT`.
     address: String,
+    answer_within: Duration,
 }
 
 impl Client {
     /// For a URL such as `http://127.0.0.1:8080`.
     pub fn new(url: &str) -> Self {
+        Self::within(url, ANSWER_WITHIN)
+    }
+
+    /// One that waits so long for the next bytes of an answer.
+    pub fn within(url: &str, answer_within: Duration) -> Self {
         let address = url.trim_start_matches("http://").trim_end_matches('/');
-        Self { address: address.to_owned() }
+        Self { address: address.to_owned(), answer_within }
+    }
+
+    /// The number behind the colon of its address.
+    pub fn port(&self) -> &str {
+        self.address.rsplit(':').next().unwrap_or_default()
     }
 
     /// Sends one request and returns status and body.
@@ -36,7 +47,7 @@ impl Client {
     pub fn send(&self, method: &str, target: &str, headers: &[(&str, &str)], body: &[u8]) -> Result<(u16, Vec<u8>)> {
         let mut stream =
             TcpStream::connect(&self.address).with_context(|| format!("nobody listens on {}", self.address))?;
-        stream.set_read_timeout(Some(ANSWER_WITHIN))?;
+        stream.set_read_timeout(Some(self.answer_within))?;
         let mut request = format!(
             "{method} {target} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Length: {}\r\n",
             self.address,
@@ -74,7 +85,7 @@ impl Client {
     /// # Errors
     /// As [`Client::json`], like all that follow.
     pub fn mode(&self, mode: Mode, method: &str, path: &str, times: Option<u64>) -> Result<()> {
-        self.rule(&Rule { mode, path: path.to_owned(), method: Some(method.to_owned()), after: 0, times })
+        self.rule(&Rule { mode, path: path.to_owned(), method: Some(method.to_owned()), after: 0, times, every: None })
     }
 
     /// Adds a rule behind the others.
@@ -137,6 +148,14 @@ impl Client {
     pub fn count(&self, kind: &str) -> Result<usize> {
         let counts = self.counts()?;
         counts.get(kind).copied().with_context(|| format!("the provider counts no {kind}"))
+    }
+
+    /// How many requests a mode spoiled.
+    ///
+    /// # Errors
+    /// See [`Client::mode`].
+    pub fn met(&self) -> Result<u64> {
+        self.json("GET", "/_met", None)?["met"].as_u64().context("the provider does not say")
     }
 
     /// What happened, in order.

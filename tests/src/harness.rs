@@ -198,7 +198,8 @@ impl Harness {
         ))
     }
 
-    fn secrets(&self) -> Vec<(String, String)> {
+    /// The secrets of all credentials, as environment.
+    pub fn secrets(&self) -> Vec<(String, String)> {
         let contract: toml::Table = self.guest.contract.parse().unwrap_or_default();
         let names = table(&contract, "endpoint")
             .filter_map(|(_, endpoint)| endpoint.get("credential").and_then(toml::Value::as_str));

@@ -5,12 +5,13 @@
 //!
 //! | Request | Does |
 //! |---|---|
-//! | `POST /_control {"mode": "complete-then-hang", "path": "/v1/refunds", "method": "POST", "after": 0, "times": 1}` | adds a rule; only `mode` is needed |
+//! | `POST /_control {"mode": "complete-then-hang", "path": "/v1/refunds", "method": "POST", "after": 0, "times": 1, "every": 1}` | adds a rule; only `mode` is needed |
 //! | `POST /_control {"settings": {"index_lag_ms": 500}}` | replaces the settings |
 //! | `POST /_control {"clear": true}` | forgets the rules |
 //! | `POST /_seed {"returns": [{"id": "R-1", "charge": "ch_1", "amount": 100, "status": "received"}]}` | adds or replaces objects |
 //! | `POST /_reset` | forgets everything |
 //! | `GET /_effects` | `{"counts": {"refund": 1, "email": 0, …}, "effects": […]}`: the oracle |
+//! | `GET /_met` | how many requests a mode spoiled |
 //! | `GET /_log` | every request of the business with its mode and the effects it caused |
 
 mod answer;
@@ -147,6 +148,7 @@ impl Shared {
             return answer::spoil_unread(stream, mode);
         }
         http::read_rest(reader, request)?;
+        let mode = self.lock().world.met(request, mode);
         let (reply, latency_ms) = self.work(request, mode);
         thread::sleep(Duration::from_millis(latency_ms));
         answer::write(stream, &reply, mode, request.method == "HEAD")
@@ -190,9 +192,14 @@ impl Shared {
                 "counts": inside.world.counts(),
                 "effects": inside.world.effects,
             })),
+            ("GET", "/_met") => {
+                Ok(json!({ "met": inside.log.iter().filter(|logged| logged.mode != Mode::Clean).count() }))
+            }
             ("GET", "/_log") => Ok(json!(inside.log)),
             ("POST", "/_reset") => {
+                let forgotten = inside.world.forgotten + inside.world.effects.len();
                 *inside = Inside::default();
+                inside.world.forgotten = forgotten;
                 Ok(json!({}))
             }
             ("POST", "/_seed") => inside.world.seed(&body).map(|()| json!({})),

@@ -1,6 +1,7 @@
 //! Tasks of this repository: `cargo xtask COMMAND`. One file for each command.
 
 mod demo;
+mod faults;
 mod guests;
 mod test;
 
@@ -13,6 +14,7 @@ use clap::Parser;
 enum Xtask {
     Guests(guests::Guests),
     Demo(demo::Demo),
+    Faults(faults::Faults),
     Test(test::Test),
 }
 
@@ -20,6 +22,7 @@ fn main() -> Result<()> {
     match Xtask::parse() {
         Xtask::Guests(guests) => guests.run(),
         Xtask::Demo(demo) => demo.run(),
+        Xtask::Faults(faults) => faults.run(),
         Xtask::Test(test) => test.run(),
     }
 }

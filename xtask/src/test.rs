@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 
+use crate::faults::Faults;
 use crate::guests::{Guests, printed, root, run};
 
 /// Run all checks and tests, installing what they need
@@ -23,7 +24,8 @@ impl Test {
         step("docs", docs)?;
         step("licences and sources", deny)?;
         step("build", || cargo(&["build", "--quiet", "--workspace", "--bins"]))?;
-        step("tests", || cargo(&["test", "--workspace", "--no-fail-fast"]))
+        step("tests", || cargo(&["test", "--workspace", "--no-fail-fast"]))?;
+        step("faults", || Faults::quick().run())
     }
 }
 

@@ -5,6 +5,7 @@ use std::io::Write;
 use ciborium::Value as Cbor;
 use serde_json::{Value, json};
 
+use crate::verify::{Heads, checkpoint_of};
 use crate::{Ledger, LedgerError, PAGE_MAX, Record, Stored, hex};
 
 /// Why an export stopped.
@@ -18,24 +19,29 @@ pub enum ExportError {
     Write(#[from] std::io::Error),
 }
 
-/// Writes every record from `from_seq` on as one line of JSON, with large bytes inside. Byte strings
-/// are `"hex:…"`. Returns how many.
+/// Writes every record from `from_seq` on as one line of JSON, with large bytes inside, and a last line
+/// with the checkpoint over them. Byte strings are `"hex:…"`. Returns how many records.
+/// [`crate::verify::verify_export`] checks a whole export, without the ledger.
 ///
 /// # Errors
 /// The first record that cannot be read, or line that cannot be written, ends it.
 pub async fn export(ledger: &dyn Ledger, from_seq: u64, to: &mut (dyn Write + Send)) -> Result<u64, ExportError> {
     let mut count = 0;
     let mut from = from_seq;
+    let mut heads = Heads::new();
     loop {
         let page = ledger.scan(from, PAGE_MAX).await?;
         let Some(last) = page.last() else { break };
         from = last.seq + 1;
+        heads.extend(page.iter().map(|record| (record.stream, (record.version, record.digest))));
         for record in page {
             let line = line(&with_bytes(ledger, record).await?);
             writeln!(to, "{line}")?;
             count += 1;
         }
     }
+    let end = checkpoint_of(&hex(&ledger.identity().id), from - 1, &heads);
+    writeln!(to, "{}", json!({ "checkpoint": end }))?;
     to.flush()?;
     Ok(count)
 }
@@ -59,6 +65,7 @@ pub fn line(record: &Record) -> Value {
         "event": event,
         "digest": hex(&record.digest),
         "previous": hex(&record.previous),
+        "sealed": format!("hex:{}", hex(&record.sealed)),
     })
 }
 

@@ -206,6 +206,7 @@ impl Row {
             event,
             digest: self.digest,
             previous: self.previous,
+            sealed: self.event,
         })
     }
 }

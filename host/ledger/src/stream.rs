@@ -233,4 +233,7 @@ pub struct Record {
     /// The digest of the record before it in the stream; zeros at version 1.
     #[serde(with = "serde_bytes")]
     pub previous: [u8; 32],
+    /// The event as the digest covers it: its stored bytes, with long ones replaced by their digests.
+    #[serde(with = "serde_bytes")]
+    pub sealed: Vec<u8>,
 }

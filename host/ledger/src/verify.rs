@@ -1,8 +1,12 @@
-//! Checks a whole ledger, record by record, without trusting any index of it.
+//! Checks a whole ledger, record by record, without trusting any index of it; or an export of one, far
+//! from any ledger.
+
+mod lines;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::Serialize;
+pub use lines::verify_export;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     Effect, Ledger, LedgerError, PAGE_MAX, Record, StateTag, Stored, StreamId, StreamKind, hex, sha256, state,
@@ -20,7 +24,7 @@ pub struct Problem {
 }
 
 /// The heads of all streams at one moment, to be signed and kept elsewhere.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checkpoint {
     /// The ledger's id, in hex.
     pub ledger: String,
@@ -58,8 +62,9 @@ impl Report {
     }
 }
 
-/// Reads every record, checks chains, digests, bytes and that every effect's history is legal, and
-/// compares the lists by state with it.
+/// Reads every record, checks chains, digests, bytes and that every effect's history is legal, that no
+/// record is missing that retention did not remove, and compares each stream and the lists by state
+/// with it.
 ///
 /// # Errors
 /// When the ledger cannot be read at all; damage that can be named is in the report.
@@ -81,10 +86,12 @@ pub async fn verify(ledger: &dyn Ledger) -> Result<Report, LedgerError> {
             check.record(ledger, record).await;
         }
     }
+    check.numbers();
+    check.streams(ledger).await;
     match check.lists(ledger).await {
         // After a page that could not be read the store reads nothing more; the damage is what counts.
         Err(error) if check.problems.is_empty() => Err(error),
-        Err(_) | Ok(()) => Ok(check.report(ledger)),
+        Err(_) | Ok(()) => Ok(check.report(&hex(&ledger.identity().id))),
     }
 }
 
@@ -101,19 +108,20 @@ pub async fn checkpoint(ledger: &dyn Ledger) -> Result<Checkpoint, LedgerError> 
         from = last.seq + 1;
         heads.extend(page.iter().map(|record| (record.stream, (record.version, record.digest))));
     }
-    Ok(checkpoint_of(ledger, from - 1, &heads))
+    Ok(checkpoint_of(&hex(&ledger.identity().id), from - 1, &heads))
 }
 
-type Heads = BTreeMap<StreamId, (u64, [u8; 32])>;
+/// The end of each stream: version and digest.
+pub(crate) type Heads = BTreeMap<StreamId, (u64, [u8; 32])>;
 
-fn checkpoint_of(ledger: &dyn Ledger, seq: u64, heads: &Heads) -> Checkpoint {
+pub(crate) fn checkpoint_of(ledger: &str, seq: u64, heads: &Heads) -> Checkpoint {
     let mut bytes = b"oncegate checkpoint 1".to_vec();
     for (stream, (version, digest)) in heads {
         bytes.extend(stream.to_bytes());
         bytes.extend(version.to_be_bytes());
         bytes.extend(digest);
     }
-    Checkpoint { ledger: hex(&ledger.identity().id), seq, streams: heads.len() as u64, digest: hex(&sha256(&bytes)) }
+    Checkpoint { ledger: ledger.to_owned(), seq, streams: heads.len() as u64, digest: hex(&sha256(&bytes)) }
 }
 
 #[derive(Default)]
@@ -122,6 +130,8 @@ struct Check {
     byte_strings: u64,
     dropped: u64,
     last_seq: u64,
+    /// Records that retention removed: those before the tombstone that a stream begins with.
+    removed: u64,
     heads: Heads,
     effects: BTreeMap<StreamId, Option<Effect>>,
     problems: Vec<Problem>,
@@ -134,9 +144,7 @@ impl Check {
 
     async fn record(&mut self, ledger: &dyn Ledger, mut record: Record) {
         let (seq, stream) = (record.seq, record.stream);
-        self.records += 1;
-        self.last_seq = seq;
-        self.chain(&record);
+        self.links(&record);
         for bytes in record.event.stored_mut() {
             match bytes {
                 Stored::Inline(_) => {}
@@ -149,8 +157,18 @@ impl Check {
                 }
             }
         }
-        if stream.kind == StreamKind::Effect {
-            self.effect(&record);
+    }
+
+    /// Everything that a record says about others.
+    fn links(&mut self, record: &Record) {
+        if record.seq <= self.last_seq {
+            self.problem(Some(record.seq), Some(record.stream), format!("it comes after record {}", self.last_seq));
+        }
+        self.records += 1;
+        self.last_seq = self.last_seq.max(record.seq);
+        self.chain(record);
+        if record.stream.kind == StreamKind::Effect {
+            self.effect(record);
         }
     }
 
@@ -159,7 +177,11 @@ impl Check {
         let pruned = matches!(record.event, crate::Event::Pruned(_));
         let follows = match head {
             Some((version, digest)) => record.version == version + 1 && record.previous == digest,
-            None => pruned || (record.version == 1 && record.previous == [0; 32]),
+            None if pruned => {
+                self.removed += record.version.saturating_sub(1);
+                true
+            }
+            None => record.version == 1 && record.previous == [0; 32],
         };
         if !follows {
             self.problem(Some(record.seq), Some(record.stream), "it does not follow the record before it".to_owned());
@@ -171,6 +193,31 @@ impl Check {
         match state::next(before.as_ref(), &record.event) {
             Ok(after) => *before = Some(after.without_bytes()),
             Err(illegal) => self.problem(Some(record.seq), Some(record.stream), illegal.to_string()),
+        }
+    }
+
+    /// Records are numbered one by one, and only retention removes any.
+    fn numbers(&mut self) {
+        let missing = self.last_seq.saturating_sub(self.records);
+        if missing != self.removed {
+            let removed = self.removed;
+            self.problem(None, None, format!("{missing} records are missing, of which retention removed {removed}"));
+        }
+    }
+
+    /// What a host would read of each stream ends where its records end.
+    async fn streams(&mut self, ledger: &dyn Ledger) {
+        for (stream, (version, digest)) in self.heads.clone() {
+            let what = match ledger.read(stream).await {
+                Ok(records) => {
+                    let end = records.last().map(|last| (last.version, last.digest));
+                    (end != Some((version, digest))).then(|| "its head is not its last record".to_owned())
+                }
+                Err(error) => Some(error.to_string()),
+            };
+            if let Some(what) = what {
+                self.problem(None, Some(stream), what);
+            }
         }
     }
 
@@ -197,7 +244,7 @@ impl Check {
         Ok(())
     }
 
-    fn report(self, ledger: &dyn Ledger) -> Report {
+    fn report(self, ledger: &str) -> Report {
         let mut effects = BTreeMap::new();
         for effect in self.effects.values().flatten() {
             *effects.entry(effect.state.as_str()).or_insert(0) += 1;

@@ -332,9 +332,13 @@ pub(crate) enum LedgerCommand {
     },
     /// Check every record, chain and history, and the head marker
     #[command(
-        after_help = "Prints the digest over all heads: keep it elsewhere to notice a ledger that was replaced.\nExit code 6 if the ledger is damaged, is no ledger, or lacks what its head marker says."
+        after_help = "Prints the digest over all heads: keep it elsewhere to notice a ledger that was replaced.\nExit code 6 if the ledger is damaged, is no ledger, or lacks what its head marker says.\n\nExample, far from the ledger:\n  oncegate ledger export > ledger.ndjson\n  oncegate ledger verify --export ledger.ndjson"
     )]
-    Verify,
+    Verify {
+        /// Check this file, which `ledger export` wrote, instead of the ledger
+        #[arg(long, value_name = "FILE")]
+        export: Option<PathBuf>,
+    },
     /// Accept a ledger that is behind its head marker, or has none, as it is
     #[command(
         after_help = "Effects that the ledger does not know may happen again: that is what you decide. Find the newest\ncopy first. Actor and reason are recorded in the ledger.\n\nExample:\n  oncegate ledger trust --reason 'the disk died; this is the backup of 03:00, nothing ran since'"

@@ -115,6 +115,17 @@ impl Call {
         if self.may_act() { declared } else { 0 }
     }
 
+    /// The same, as the status of a call counts them: an effect and the one that completes it are done
+    /// together or not at all, so they are one.
+    pub(crate) fn purposes_declared(&self) -> u32 {
+        let contract = self.contract();
+        let operations = contract.tools.get(&self.tool).map(|tool| &tool.operations[..]).unwrap_or_default();
+        let completes = |name: &&String| contract.operations.get(*name).is_some_and(|one| one.completes.is_some());
+        let completing = u32::try_from(operations.iter().filter(completes).count()).unwrap_or(u32::MAX);
+        let declared = self.effects_declared();
+        declared.saturating_sub(completing).max(declared.min(1))
+    }
+
     pub(crate) fn context_value(&self, name: &str) -> Option<String> {
         self.contract().context_facts(&self.tool).contains(name).then(|| self.context.get(name).cloned()).flatten()
     }

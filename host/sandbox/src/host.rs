@@ -26,6 +26,8 @@ use crate::stop::Stop;
 /// is no longer waited for; it covers slow commits.
 const OVERDUE_SLACK: Duration = Duration::from_secs(30);
 
+/// Frozen keys at one account from which on they are no accident of one effect: somebody is told.
+pub const FROZEN_MANY: usize = 10;
 /// Plans kept in memory; each may have 32 MiB.
 const PLANS_KEPT_MAX: usize = 8;
 
@@ -62,6 +64,7 @@ pub(crate) struct Host {
     undone_seen: Mutex<HashMap<[u8; 32], Instant>>,
     accounts: Mutex<HashMap<[u8; 32], String>>,
     provider_clock: AtomicU64,
+    frozen: Mutex<HashMap<String, HashSet<[u8; 32]>>>,
     contracts: Mutex<HashMap<[u8; 32], Arc<Contract>>>,
     plans: Mutex<HashMap<String, Arc<Plan>>>,
 }
@@ -83,6 +86,7 @@ impl Host {
             undone_seen: Mutex::default(),
             accounts: Mutex::default(),
             provider_clock: AtomicU64::new(0),
+            frozen: Mutex::default(),
             contracts: Mutex::default(),
             plans: Mutex::default(),
         }
@@ -183,6 +187,20 @@ impl Host {
     pub(crate) fn saw_date(&self, answer: &Answer) {
         if let Some(date) = http::date(answer) {
             self.provider_clock.fetch_max(date, Ordering::Relaxed);
+        }
+    }
+
+    /// Notes a key that is frozen; raises the alarm with every one beyond many at one account.
+    pub(crate) fn saw_frozen(&self, key: [u8; 32], account: &str) {
+        let mut frozen = self.frozen.lock().unwrap_or_else(PoisonError::into_inner);
+        let keys = frozen.entry(account.to_owned()).or_default();
+        if keys.insert(key) && keys.len() >= FROZEN_MANY {
+            let count = keys.len();
+            tracing::error!(
+                account,
+                count,
+                "many keys are frozen at one account; is what the contract says of it true?"
+            );
         }
     }
 

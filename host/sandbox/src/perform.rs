@@ -50,8 +50,8 @@ const RACES_MAX: u32 = 150;
 const RACE_PAUSE: Duration = Duration::from_millis(4);
 /// Races after which the pause grows no more.
 const RACES_GROWING: u32 = 25;
-/// Undone epochs that are followed; more is a mistake.
-pub(crate) const EPOCHS_MAX: u32 = 64;
+/// Undone epochs that are followed, each by a look at its row; more is a mistake.
+pub(crate) const EPOCHS_MAX: u32 = 4_096;
 
 /// One request for an effect, with everything that identifies it.
 pub(crate) struct Wanted<'a> {
@@ -173,7 +173,7 @@ impl Wanted<'_> {
         let sender = row.as_ref().map_or(state::Sender::Stopped, |row| self.call.host.sender(self.book, row));
         let answer = match self.heard(state::answer(row.as_ref(), &differing, sender))? {
             Answer::NextEpoch { epoch } => return Ok(Step::End(Next::Epoch(epoch))),
-            Answer::Dispatch { .. } if self.former => {
+            Answer::Dispatch { .. } | Answer::AwaitingApproval if self.former => {
                 return Ok(Step::End(Next::Fresh(row.map_or(0, |row| row.version))));
             }
             other => other,
@@ -199,7 +199,10 @@ impl Wanted<'_> {
             Answer::Settle => self.settle(row, looks.settled).await,
             Answer::Issued => self.issued(row, looks.settled).await,
             Answer::Stranded => Err(Stop::Unsettled(Detail::Stranded)),
-            Answer::Frozen => Err(Stop::Unsettled(Detail::Frozen)),
+            Answer::Frozen => {
+                self.call.host.saw_frozen(self.key.0, row.account());
+                Err(Stop::Unsettled(Detail::Frozen))
+            }
             Answer::Revoked | Answer::NextEpoch { .. } | Answer::Superseded { .. } => Err(Stop::Revoked),
             Answer::KeyReused(fields) => Err(Stop::KeyReused(fields)),
         }
@@ -288,7 +291,6 @@ impl Wanted<'_> {
 
     async fn resend(&self, row: &Effect, open: Detail) -> Result<Step, Stop> {
         let grant = self.call.grant(self.operation).map_err(denied)?;
-        let left = self.completing_again(row).await?;
         let not_again = |why: &dyn std::fmt::Display| {
             tracing::info!(label = row.label(), %why, "not sent again");
             Stop::Unsettled(open)
@@ -299,6 +301,7 @@ impl Wanted<'_> {
             // It may have happened: that is what the caller hears, not why it is not sent once more.
             Err(stop) => return Err(not_again(&stop)),
         };
+        let left = passage.send_for;
         let draft = attempt::again(&self.call.host, self.book, self.key.0, self.operation, &grant, row, passage).await;
         let draft = draft.map_err(|why| not_again(&why))?;
         match self.send(draft.within(left)).await {

@@ -205,7 +205,7 @@ impl Sandbox {
         let asked = call.asked();
         let Ok(book) = self.host.book() else {
             let seen = without_ledger(call, &asked, &ended);
-            let outcome = outcome::outcome(ended, &seen, call.effects_declared());
+            let outcome = outcome::outcome(ended, &seen, call.purposes_declared());
             // It was looked for when the process started; calling again will not bring it.
             let unavailable = outcome.code == Some(Code::LedgerUnavailable);
             let next_action = if unavailable { NextAction::AskPerson } else { outcome.next_action };
@@ -216,7 +216,7 @@ impl Sandbox {
             seen.extend(self.seen(book, one).await);
         }
         if !asked.is_empty() {
-            return outcome::outcome(ended, &seen, call.effects_declared());
+            return outcome::outcome(ended, &seen, call.purposes_declared());
         }
         let found = if call.may_act() && ended != Ended::Running {
             self.found_by_lookups(book, call).await
@@ -224,7 +224,7 @@ impl Sandbox {
             Vec::new()
         };
         if found.is_empty() {
-            return outcome::outcome(ended.clone(), &refused_lookup(call, &ended), call.effects_declared());
+            return outcome::outcome(ended.clone(), &refused_lookup(call, &ended), call.purposes_declared());
         }
         // Rule 13: these rows are what the call is about, whatever the guest made of it.
         outcome::outcome(ended, &found, 1)
@@ -286,7 +286,7 @@ impl Sandbox {
         let component = &call.component.description.digest;
         // Several effects under one lookup: which of them this call is about, it does not tell.
         let [key] = Self::keys_by_lookups(book, call).await[..] else { return Vec::new() };
-        let before = matches!(book.effects.get(key).await, Ok(Some(row)) if row.state == StateTag::Done);
+        let before = matches!(book.effects.get(key).await, Ok(Some(row)) if row.heard_state() == StateTag::Done);
         let row = settle::refresh(&self.host, book, key, Some(component), Patience::Brief).await;
         let Ok(Some(row)) = row else { return Vec::new() };
         let same_tool = row.dispatch.as_deref().is_some_and(|dispatch| dispatch.tool == call.tool);
@@ -416,7 +416,7 @@ fn from_row(row: &Effect, before: bool) -> Seen {
     let fate = match row.heard_state() {
         _ if row.frozen => Fate::Open(Detail::Frozen),
         // This call did it or found it done; that it was undone since is in its view.
-        StateTag::Done | StateTag::Undone => Fate::Done { before },
+        StateTag::Done | StateTag::Undone => Fate::Done { before: before || row.superseded_by.is_some() },
         StateTag::NoEffect if answered => Fate::NoEffect(Nothing::Refused),
         StateTag::NoEffect => Fate::NoEffect(Nothing::NotReached),
         StateTag::Dispatched | StateTag::Responded => Fate::Open(Detail::InProgress),

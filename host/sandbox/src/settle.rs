@@ -186,6 +186,9 @@ pub(crate) async fn refresh_saying(
         if completing::strand(host, book, key, &row).await? {
             continue;
         }
+        if row.frozen {
+            host.saw_frozen(key, row.account());
+        }
         let sender = host.sender(book, &row);
         let component = component
             .copied()

@@ -2,12 +2,13 @@
 //!
 //! Pure: a request and the time in, an answer out. Every effect is counted here and nowhere else.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::http::{Reply, Request, value_of};
+use super::mode::Mode;
 use super::posts::Posts;
 
 /// How the provider behaves when it works.
@@ -99,8 +100,12 @@ pub struct World {
     pub settings: Settings,
     /// What happened, in order.
     pub effects: Vec<Effect>,
+    /// How many effects were forgotten by resets: no identifier is given twice.
+    pub forgotten: usize,
     /// Objects that a test gave it, by kind and identifier.
     seeds: BTreeMap<(String, String), Value>,
+    /// Requests that met [`Mode::RefusedOnResend`], by path and body.
+    refused_next: BTreeSet<(String, Vec<u8>)>,
     remembered: BTreeMap<(String, String), Remembered>,
     pub(super) posts: Posts,
 }
@@ -122,6 +127,15 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    /// What a mode means for this request, when that depends on earlier ones.
+    pub fn met(&mut self, request: &Request, mode: Mode) -> Mode {
+        if mode != Mode::RefusedOnResend {
+            return mode;
+        }
+        let first = self.refused_next.insert((request.path.clone(), request.body.clone()));
+        if first { Mode::CompleteThenReset } else { Mode::Reject402 }
     }
 
     /// Answers one request and counts what it made happen.
@@ -304,7 +318,7 @@ impl World {
 
     /// Counts an effect, and gives its object an identifier unless it has one.
     pub(super) fn record(&mut self, kind: &str, object: &mut Value, now_ms: u64) -> Value {
-        let made = self.count(kind) + 1;
+        let made = self.forgotten + self.count(kind) + 1;
         let id = object["id"].as_str().map_or_else(|| format!("{}_{made:06}", &kind[..2]), str::to_owned);
         object["id"] = json!(id);
         self.effects.push(Effect { kind: kind.to_owned(), id, at_ms: now_ms, object: object.clone() });

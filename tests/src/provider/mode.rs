@@ -50,6 +50,9 @@ pub enum Mode {
     HeldOpen,
     /// Does it; the right answer, one small piece every 100 ms.
     Slow,
+    /// Does it the first time and resets the connection; refuses the identical request with 402 from
+    /// then on, though it has happened.
+    RefusedOnResend,
 }
 
 impl Mode {
@@ -85,6 +88,9 @@ pub struct Rule {
     /// How many requests meet it; none is all.
     #[serde(default)]
     pub times: Option<u64>,
+    /// One in so many meets it; none is each.
+    #[serde(default)]
+    pub every: Option<u64>,
 }
 
 fn every_path() -> String {
@@ -115,6 +121,9 @@ impl Rules {
             if rule.after > 0 {
                 rule.after -= 1;
                 continue;
+            }
+            if let Some(every) = rule.every.filter(|every| *every > 1) {
+                rule.after = every - 1;
             }
             if let Some(times) = &mut rule.times {
                 *times -= 1;

@@ -13,12 +13,14 @@ pub(crate) const CAMPAIGN: &str = include_str!("../fixtures/campaign.toml");
 pub(crate) const NOTES: &str = include_str!("../fixtures/notes.toml");
 pub(crate) const ORDERS: &str = include_str!("../fixtures/orders.toml");
 pub(crate) const PAYOUT: &str = include_str!("../fixtures/payout.toml");
+pub(crate) const POSTS: &str = include_str!("../fixtures/posts.toml");
 pub(crate) const ALL: &[(&str, &str)] = &[
     ("refunds.toml", REFUNDS),
     ("campaign.toml", CAMPAIGN),
     ("notes.toml", NOTES),
     ("orders.toml", ORDERS),
     ("payout.toml", PAYOUT),
+    ("posts.toml", POSTS),
 ];
 
 pub(crate) fn contract(text: &str) -> Contract {

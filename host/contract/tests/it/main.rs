@@ -12,6 +12,7 @@ mod contracts;
 mod fitting;
 mod fixtures;
 mod properties;
+mod relations;
 mod rendering;
 mod resolving;
 mod settling;

@@ -167,7 +167,11 @@ impl Actor {
                 Ok(Message::Frame(..)) => {}
                 Ok(Message::Lost(connection)) if connection == self.connections => self.recover(),
                 Ok(Message::Lost(_)) => {}
-                Ok(Message::TakeOver(shared)) => self.shared = shared,
+                Ok(Message::TakeOver(shared)) => {
+                    self.shared = shared;
+                    // An owner that left before this could not be replaced yet.
+                    self.gave_up = None;
+                }
                 Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => break,
                 Err(RecvTimeoutError::Timeout) => self.expire(),
             }

@@ -8,6 +8,7 @@
 //! that they are synced in time is shown from outside, by recorded writes and by power cuts.
 
 mod disk;
+mod forgetting;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -280,6 +281,66 @@ fn a_second_crash_during_recovery_loses_nothing() {
 #[test]
 fn a_disk_that_lies_is_caught_after_a_second_crash() {
     stop_in_recovery(true).caught();
+}
+
+/// What an open finds after it was stopped while records before two tombstones were removed: each
+/// stream is whole or begins with its tombstone, and nothing else is gone.
+fn examine_forgotten(place: &Place) -> Result<(), String> {
+    let store = Store::open(place).map_err(|error| format!("it does not open: {error}"))?;
+    let reads = super::reads::Reads::new(store.database(), place.segments.clone());
+    for key in 0..EFFECTS {
+        let request = super::protocol::Request::Read { stream: StreamId::effect([key; 32]) };
+        let Ok(super::protocol::Reply::Records(records)) = reads.answer(&request) else {
+            return Err(format!("effect {key} cannot be read"));
+        };
+        let possible: &[usize] = if key < 2 { &[1, LIFE + 1] } else { &[LIFE] };
+        let row = effects::fold_records(&records).map_err(|error| error.to_string())?;
+        let receipt = row.and_then(|row| row.receipt);
+        if !possible.contains(&records.len()) || receipt.as_deref() != Some("re_1") {
+            return Err(format!("effect {key} has {} records and the receipt {receipt:?}", records.len()));
+        }
+    }
+    Ok(())
+}
+
+/// Lives all effects, writes two tombstones, and stops at that sync of the removal behind them.
+fn stop_while_forgetting(stop_at: u32, random: &mut SmallRng, wrong: &mut Vec<String>) -> bool {
+    let directory = tempfile::tempdir().unwrap();
+    let disk = Arc::new(Mutex::new(Disk::from(created(directory.path()))));
+    let mut store = Store::open(&place(&disk, directory.path())).unwrap();
+    assert_eq!(live(&mut store), [LIFE; EFFECTS as usize]);
+    for key in 0..2 {
+        let row = crate::state::fold(life(key).iter()).unwrap().unwrap();
+        let tombstone = Event::Pruned(Box::new(row.to_tombstone(5_000).unwrap()));
+        let append = effects::step([key; 32], Some(&row), tombstone).unwrap().0;
+        store.commit(&[Op { batch: vec![append], nonce: None, again: false }]).unwrap()[0].clone().unwrap();
+    }
+    {
+        let mut disk = disk.lock().unwrap();
+        disk.stop_at = Some(disk.syncs + stop_at);
+    }
+    let forgotten = store.forget(&[0, 1].map(|key| StreamId::effect([key; 32])));
+    drop(store);
+    let disk = std::mem::take(&mut *disk.lock().unwrap());
+    assert!(disk.stopped || forgotten.is_ok_and(|forgot| forgot.records == 2 * LIFE as u64));
+    let marker = std::fs::read(directory.path().join("head")).unwrap();
+    for image in disk.images(random) {
+        std::fs::write(directory.path().join("head"), &marker).unwrap();
+        let left = Arc::new(Mutex::new(Disk::from(image.bytes)));
+        if let Err(why) = examine_forgotten(&place(&left, directory.path())) {
+            wrong.push(format!("stopped at sync {stop_at} of forgetting, {}: {why}", image.what));
+        }
+    }
+    disk.stopped
+}
+
+#[test]
+fn a_stop_while_records_are_removed_loses_nothing_else() {
+    let mut random = SmallRng::seed_from_u64(SEED);
+    let mut wrong = Vec::new();
+    let stops = (1..).take_while(|stop_at| stop_while_forgetting(*stop_at, &mut random, &mut wrong)).count();
+    assert!(wrong.is_empty(), "{}: {:#?}", wrong.len(), wrong.first());
+    assert!(stops >= 2, "forgetting was stopped {stops} times");
 }
 
 #[test]

@@ -474,8 +474,11 @@ fn every_order_of_events_keeps_every_invariant() {
 const CLOCKED_DEPTH: usize = 5;
 const HOUR_MS: u64 = 3_600_000;
 
+/// What another clock would have said.
+type Clock = fn(u64) -> u64;
+
 /// A clock that says something else: stopped at nothing, an hour either way, at the end of time.
-const CLOCKS: [(&str, fn(u64) -> u64); 4] = [
+const CLOCKS: [(&str, Clock); 4] = [
     ("at nothing", |_| 0),
     ("an hour back", |at| at.saturating_sub(HOUR_MS)),
     ("an hour ahead", |at| at.saturating_add(HOUR_MS)),
@@ -483,13 +486,13 @@ const CLOCKS: [(&str, fn(u64) -> u64); 4] = [
 ];
 
 /// The same event, stamped by another clock.
-fn restamped(event: &Event, clock: fn(u64) -> u64) -> Event {
+fn restamped(event: &Event, clock: Clock) -> Event {
     let mut value = ciborium::Value::serialized(event).unwrap();
     restamp(&mut value, clock);
     value.deserialized().unwrap()
 }
 
-fn restamp(value: &mut ciborium::Value, clock: fn(u64) -> u64) {
+fn restamp(value: &mut ciborium::Value, clock: Clock) {
     match value {
         ciborium::Value::Array(items) => items.iter_mut().for_each(|item| restamp(item, clock)),
         ciborium::Value::Map(pairs) => {
@@ -505,7 +508,7 @@ fn restamp(value: &mut ciborium::Value, clock: fn(u64) -> u64) {
 }
 
 /// The same row, had all its events been stamped by another clock.
-fn row_of_another_clock(row: &Effect, clock: fn(u64) -> u64) -> Effect {
+fn row_of_another_clock(row: &Effect, clock: Clock) -> Effect {
     let mut row = row.clone();
     for attempt in &mut row.attempts {
         attempt.at = clock(attempt.at);

@@ -11,4 +11,5 @@ mod retention;
 mod samples;
 mod states;
 mod suite;
+mod tampered;
 mod truth;

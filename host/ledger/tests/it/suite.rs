@@ -144,10 +144,12 @@ async fn it_can_be_scanned_verified_and_exported(ledger: &dyn Ledger) {
     assert_eq!(report.checkpoint, verify::checkpoint(ledger).await.unwrap());
     let mut lines = Vec::new();
     assert_eq!(oncegate_ledger::export::export(ledger, 1, &mut lines).await.unwrap(), report.records);
-    for line in String::from_utf8(lines).unwrap().lines() {
-        let line: serde_json::Value = serde_json::from_str(line).unwrap();
-        assert!(line["event"].is_object() && line["digest"].is_string(), "{line}");
-    }
+    assert_eq!(verify::verify_export(lines.as_slice()).unwrap().checkpoint, report.checkpoint);
+    let text = String::from_utf8(lines).unwrap();
+    let lines: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let (end, records) = lines.split_last().unwrap();
+    assert!(records.iter().all(|line| line["event"].is_object() && line["digest"].is_string()), "{text}");
+    assert_eq!(end["checkpoint"]["digest"], report.checkpoint.digest);
 }
 
 async fn suite(ledger: Arc<dyn Ledger>) {

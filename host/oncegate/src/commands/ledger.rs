@@ -49,7 +49,8 @@ pub(crate) async fn run(home: &Home, args: Ledger) -> anyhow::Result<Exit> {
         LedgerCommand::Reconcile { every: Some(every), .. } => reconcile::again_and_again(home, every).await,
         LedgerCommand::Reconcile { key, confirm, .. } => reconcile::run(home, key.as_deref(), confirm).await,
         LedgerCommand::Trust { reason, actor } => trust::run(home, &reason, actor.as_deref()).await,
-        LedgerCommand::Verify => verify::run(home).await,
+        LedgerCommand::Verify { export: None } => verify::run(home).await,
+        LedgerCommand::Verify { export: Some(file) } => verify::run_on_export(home, &file),
         LedgerCommand::Export => export_all(home).await,
     }
 }

@@ -20,12 +20,12 @@ pub(crate) struct Passage {
     pub(crate) also: Vec<Append>,
     /// What the effect is tied to.
     pub(crate) ties: Ties,
+    /// The first byte leaves within this time or not at all, where that is less than `send-within`.
+    pub(crate) send_for: Option<Duration>,
     /// The request that a person approved: what is sent.
     pub(crate) approved: Option<Box<Approved>>,
     /// A person has to see the request first.
     pub(super) asks: bool,
-    /// The first byte leaves within this time or not at all, where that is less than `send-within`.
-    pub(crate) send_for: Option<Duration>,
 }
 
 impl Wanted<'_> {
@@ -52,7 +52,8 @@ impl Wanted<'_> {
 
     /// The gates of sending a stored request again: what may have been withdrawn since it was first sent.
     pub(super) async fn gates_again(&self, grant: &Grant, row: &Effect) -> Result<Passage, Stop> {
-        let mut passage = Passage::default();
+        let send_for = self.completing_again(row).await?;
+        let mut passage = Passage { send_for, ..Passage::default() };
         self.permit(grant, Some(row), &mut passage).await?;
         self.claims(grant, &mut passage).await?;
         self.still_approved(grant, row)?;

@@ -106,9 +106,6 @@ impl<'a> Undoing<'a> {
         let mut ours = Vec::new();
         for key in self.known_by_receipt().await? {
             let Some(row) = self.get(key).await? else { continue };
-            if self.is_pruned(&row) {
-                return Err(refused("the history of what it would undo was dropped; a person decides"));
-            }
             if self.is_ours(&row) && row.receipt.as_ref() == Some(&self.receipt) {
                 ours.push((key, row));
             }
@@ -163,15 +160,9 @@ impl<'a> Undoing<'a> {
 
     /// An effect of the named operation, of the same owner for the same tenant at the same account.
     fn is_ours(&self, row: &Effect) -> bool {
-        let wanted = (self.tenant, self.owner, self.account, self.revokes.operation.as_str());
-        let sent = row.dispatch.as_deref().map(|d| (&*d.tenant, &*d.owner, &*d.account, &*d.operation));
-        let found = row.proposal.as_deref().map(|p| (&*p.tenant, &*p.owner, &*p.account, &*p.operation));
-        sent.or(found) == Some(wanted)
-    }
-
-    fn is_pruned(&self, row: &Effect) -> bool {
-        let name = &self.revokes.operation;
-        row.dispatch.is_none() && row.tombstone.as_ref().is_some_and(|left| left.operation == *name)
+        let wanted = [self.tenant, self.account, self.owner, self.revokes.operation.as_str()];
+        row.names()
+            .is_some_and(|[tenant, account, owner, _, _, operation]| [tenant, account, owner, operation] == wanted)
     }
 }
 

@@ -193,7 +193,6 @@ fn errors_name_file_line_and_key() {
 fn what_cannot_be_enforced_yet_is_refused() {
     let cases = [
         "[[component]]\nsigner = \"x\"\ntenants = []\ngrant = []",
-        "[endpoint.a]\naccount-is = { operation = \"whoami\", at = \"/id\" }",
         "[credential.a]\nfrom = \"keyring:x\"\nattach = \"header:X\"",
     ];
     for text in cases {
@@ -320,6 +319,20 @@ fn gates_that_cannot_be_meant_are_errors() {
     assert!(errors(&format!("{one}{one}")).contains("has this name"));
     let policy = Policy::parse("p.toml", one).unwrap_or_else(|errors| panic!("{errors}"));
     assert!(policy.warnings()[0].contains("no [[component]] is granted"), "{:?}", policy.warnings());
+}
+
+#[test]
+fn the_provider_may_say_which_account_it_is() {
+    let text = "[endpoint.a]\naccount-is = { operation = \"whoami\", at = \"/id\" }";
+    let policy = Policy::parse("policy.toml", text).unwrap();
+    let asked = policy.endpoints["a"].account_is.as_ref().unwrap();
+    assert_eq!((asked.operation.as_str(), asked.at.to_string().as_str()), ("whoami", "/id"));
+    for wrong in
+        ["{ at = \"/id\" }", "{ operation = \"whoami\" }", "{ operation = \"whoami\", at = \"id\" }", "\"whoami\""]
+    {
+        let errors = errors(&format!("[endpoint.a]\naccount-is = {wrong}"));
+        assert!(errors.contains("endpoint.a.account-is"), "{wrong}: {errors}");
+    }
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! Whose a receipt is: an object at the provider belongs to one effect key.
 
-use oncegate_contract::Operation;
+use oncegate_contract::{Operation, Place, Resolved};
 use oncegate_ledger::state::{Effect, StateTag};
-use oncegate_ledger::{Append, EffectsError, Event, Expect, Outcome, StreamId, consequences};
+use oncegate_ledger::{Append, Dispatch, EffectsError, Event, Expect, Outcome, StreamId, consequences};
 
-use crate::attempt::AttemptError;
+use crate::attempt::{AttemptError, decode};
 use crate::host::{Book, Host};
 
 /// Whose a receipt is, seen from one effect; of several, the last in this order counts.
@@ -78,6 +78,21 @@ async fn seen_from(
     Ok(if same { Owner::SamePath } else { Owner::OtherPath })
 }
 
+/// Whether a receipt stands in the request's path: then it names what was changed, which may be changed
+/// again, and not what was made.
+async fn names_the_target(
+    book: &Book,
+    dispatch: &Dispatch,
+    operation: &Operation,
+    receipt: &str,
+) -> Result<bool, AttemptError> {
+    let stored = book.effects.ledger.load(&dispatch.fields).await.map_err(EffectsError::from)?;
+    let resolved: Resolved = decode(&stored)?;
+    let in_path = operation.fields.iter().filter(|field| matches!(field.at, Some(Place::Path(_))));
+    let mut values = in_path.filter_map(|field| resolved.field(&field.name));
+    Ok(values.any(|field| field.value.canonical() == receipt))
+}
+
 /// What an answer came to, once it is known whose its receipt is: one that is another effect's says
 /// nothing of this one. With the condition that nobody takes the receipt meanwhile.
 pub(crate) async fn belonging(
@@ -95,6 +110,9 @@ pub(crate) async fn belonging(
     let (Some(receipt), Some(dispatch)) = (receipt, row.dispatch.as_deref()) else { return Ok((outcome, Vec::new())) };
     let contract = host.contract(book, dispatch.contract).await?;
     let Some(operation) = contract.operations.get(&dispatch.operation) else { return Ok((outcome, Vec::new())) };
+    if names_the_target(book, dispatch, operation, receipt).await? {
+        return Ok((outcome, Vec::new()));
+    }
     let owned = owner(host, book, key, &dispatch.account, operation, receipt).await?;
     if owned.owner == Owner::SamePath {
         let why = "the provider answered with the receipt of another effect".to_owned();

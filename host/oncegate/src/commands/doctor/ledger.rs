@@ -1,9 +1,11 @@
 //! Whether the ledger accepts effects, what is open in it, and whether the clock can be believed.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use oncegate_ledger::state::StateTag;
 use oncegate_ledger::{Effects, Ledger, LedgerError, Role, StreamId};
+use oncegate_sandbox::host::FROZEN_MANY;
 
 use super::Finding;
 use crate::commands::settling::{Contracts, Settling};
@@ -18,6 +20,9 @@ const CLOCK_SLACK_MS: u64 = 5_000;
 const NEWEST: u64 = 64;
 /// Open rows that are counted; more are "so many or more".
 const COUNTED_MAX: usize = 1_000;
+/// States in which a row can be frozen.
+const FREEZING: [StateTag; 6] =
+    [StateTag::Unknown, StateTag::Done, StateTag::Planned, StateTag::NoEffect, StateTag::Issued, StateTag::Stranded];
 /// States that somebody has to find out.
 const OPEN: [StateTag; 4] = [StateTag::Dispatched, StateTag::Responded, StateTag::Unknown, StateTag::Issued];
 
@@ -26,6 +31,7 @@ pub(super) async fn check(home: &Home) -> Vec<Finding> {
         Ok(ledger) => {
             let mut found = vec![opened(&*ledger)];
             found.extend(open_rows(&ledger).await);
+            found.extend(frozen_rows(&ledger).await);
             found.push(clock(newest_stamp(&*ledger).await, now_ms()));
             found
         }
@@ -88,6 +94,28 @@ async fn open_rows(ledger: &Arc<dyn Ledger>) -> Vec<Finding> {
     }
     found.extend(for_a_person(&stuck));
     if found.is_empty() { vec![Finding::ok("open effects", "none")] } else { found }
+}
+
+/// Frozen keys by account, of at most so many rows in each state; many at one account are an alarm.
+async fn frozen_rows(ledger: &Arc<dyn Ledger>) -> Vec<Finding> {
+    let effects = Effects::new(Arc::clone(ledger));
+    let mut frozen: BTreeMap<String, usize> = BTreeMap::new();
+    for state in FREEZING {
+        let Ok(page) = ledger.list(state, None, COUNTED_MAX).await else { continue };
+        for id in page {
+            let Ok(Some(row)) = effects.get(id.id).await else { continue };
+            if row.frozen {
+                *frozen.entry(row.account().to_owned()).or_default() += 1;
+            }
+        }
+    }
+    frozen.iter().map(|(account, count)| frozen_at(account, *count)).collect()
+}
+
+fn frozen_at(account: &str, count: usize) -> Finding {
+    let advice = "oncegate ledger list shows them; only an operator goes on";
+    let alarm = if count >= FROZEN_MANY { "; so many are no accident: is what its contract states true?" } else { "" };
+    Finding::warn("frozen keys", format!("{count} at the account {account}{alarm}"), advice)
 }
 
 /// Those of the unknown rows that no lookup will ever settle: label and why.
@@ -168,6 +196,12 @@ mod tests {
         assert_eq!(finding.status, Status::Warn);
         assert!(finding.found.starts_with("2 unknown") && finding.found.contains("leave-note 7"));
         assert!(finding.advice.starts_with("a person settles it"));
+    }
+
+    #[test]
+    fn many_frozen_keys_are_an_alarm() {
+        assert!(!frozen_at("pay-eu", FROZEN_MANY - 1).found.contains("no accident"));
+        assert!(frozen_at("pay-eu", FROZEN_MANY).found.contains("10 at the account pay-eu; so many are no accident"));
     }
 
     #[tokio::test]

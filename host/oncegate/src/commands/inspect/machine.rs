@@ -94,6 +94,13 @@ fn keyed(value: &mut Value, operation: &Operation) {
     value["repeat"] = json!(operation.repeat.map(|scope| scope.as_str()));
     value["irreversible"] = operation.irreversible().into();
     value["undone_by"] = json!(operation.undone_by);
+    value["completed_by"] = json!(operation.completed_by);
+    value["completes"] = json!(operation.completes);
+    value["complete_within"] = json!(operation.complete_within.map(words::duration));
+    let revokes = operation.revokes.as_ref();
+    value["revokes"] = json!(
+        revokes.map(|undone| json!({ "operation": undone.operation, "by": "receipt", "at": undone.at.to_string() }))
+    );
     value["ensure"] = operation.ensure.into();
 }
 

@@ -220,6 +220,9 @@ fn keyed(text: &mut String, operation: &Operation) {
     let undo =
         operation.undone_by.as_ref().map_or_else(|| "irreversible".to_owned(), |name| format!("undone by {name}"));
     put!(text, "      afterwards  {undo}");
+    for (word, said) in words::relations(operation) {
+        put!(text, "      {word:<11} {said}");
+    }
     if operation.ensure {
         put!(text, "      before      its settle lookup is run first; what it finds is not done again");
     }

@@ -145,7 +145,7 @@ fn dedupe(operation: &Operation) -> String {
 }
 
 fn key_parts(operation: &Operation) -> String {
-    let part = |name: &str, source: &Source| format!("{name} ({})", words::source(source));
+    let part = |name: &str, source: &Source| format!("{name} ({})", words::source_in(operation, source));
     let mut parts: Vec<String> =
         words::of_role(operation, Role::Key).map(|field| part(&field.name, &field.source)).collect();
     if let Some(scope) = operation.repeat {

@@ -22,10 +22,20 @@ pub(super) fn source(source: &Source) -> String {
     }
 }
 
-/// As [`source`]; a field that only the host fills, when it settles an effect, is no guest's word.
+/// As [`source`]; the answer of an effect that the operation completes is no lookup's.
+pub(super) fn source_in(operation: &Operation, from: &Source) -> String {
+    match from {
+        Source::Lookup { operation: of, value } if operation.completes.as_ref() == Some(of) => {
+            format!("from the provider's answer to {of}, at {}", pointer(&value.to_string()))
+        }
+        from => source(from),
+    }
+}
+
+/// As [`source_in`]; a field that only the host fills, when it settles an effect, is no guest's word.
 pub(super) fn source_of(contract: &Contract, operation: &Operation, field: &Field) -> String {
     if field.source != Source::Guest || asked_for(contract, operation) {
-        return source(&field.source);
+        return source_in(operation, &field.source);
     }
     let filled = settles(contract, operation).filter_map(|settled| {
         let from = settled.settle.as_ref()?.with.get(&field.name)?;
@@ -190,6 +200,29 @@ pub(super) fn dedupe(operation: &Operation) -> String {
         DedupeScope::Account => "the account",
     };
     format!("{kind}{at}, {window}, within {scope}")
+}
+
+/// How the effect relates to those of other operations: a word for it, and what is said.
+pub(super) fn relations(operation: &Operation) -> Vec<(&'static str, String)> {
+    let mut said = Vec::new();
+    if let Some(completing) = &operation.completed_by {
+        said.push(("in two steps", format!("it is issued first; {completing} makes it final")));
+    }
+    if let Some(target) = &operation.completes {
+        let time = operation.complete_within.map_or_else(
+            || "however late".to_owned(),
+            |within| format!("within {} of its dispatch, and never after that", duration(within)),
+        );
+        said.push(("completes", format!("the effect of {target} in the same call, {time}")));
+    }
+    if let Some(revokes) = &operation.revokes {
+        let of = &revokes.operation;
+        said.push((
+            "undoes",
+            format!("the effect of {of} whose receipt is at {}; {of} may then be done again", revokes.at),
+        ));
+    }
+    said
 }
 
 /// How the host finds out what became of an effect.

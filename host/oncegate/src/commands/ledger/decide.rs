@@ -76,11 +76,11 @@ impl Deciding {
             return Ok(said);
         }
         let row = match self.verb {
-            Verb::NoEffect => senders::note_stops(&self.effects, self.key, row).await?,
+            Verb::NoEffect | Verb::Done { .. } => senders::note_stops(&self.effects, self.key, row).await?,
             _ => row,
         };
         match self.refusal(&row).await? {
-            Some(why) => return Ok(Said::Refused { row, why }),
+            Some(why) => Ok(Said::Refused { row, why }),
             None => self.record(home, row).await,
         }
     }
@@ -101,7 +101,7 @@ impl Deciding {
     /// Why the row, or another one, does not allow it.
     async fn refusal(&self, row: &Effect) -> anyhow::Result<Option<String>> {
         if let Verb::NoEffect = self.verb
-            && let Some(why) = senders::may_still_send(self.ledger(), row)
+            && let Some(why) = senders::may_still_send(row)
         {
             return Ok(Some(why));
         }
@@ -112,7 +112,8 @@ impl Deciding {
             return Ok(Some(format!("{receipt} is the receipt of {label} ({})", hex(&other[..6]))));
         }
         let event = self.verb.event(row, &self.taken, now_ms());
-        Ok(state::next(Some(row), &event).err().map(|illegal| illegal.why))
+        let illegal = state::next(Some(row), &event).err();
+        Ok(illegal.map(|illegal| format!("{}{}", illegal.why, self.verb.instead(row))))
     }
 
     /// Another effect that has the receipt, and the version of the record that says so.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use oncegate_ledger::state::{Effect, StateTag};
 use oncegate_ledger::{Effects, Ledger};
+use oncegate_sandbox::host::FROZEN_MANY;
 
 use super::{find, state_words, summary, tone};
 use crate::exit::Exit;
@@ -28,10 +29,24 @@ pub(super) async fn run(home: &Home, state: Option<StateTag>, limit: usize) -> a
         let rows: Vec<_> = newest.rows().map(|(key, row)| cells(key, row)).collect();
         print::out(&print::table(&["key", "label", "state", "receipt", "attempts", "updated"], &rows))?;
     }
+    for (account, count) in frozen_many(newest.rows().map(|(_, row)| row)) {
+        let account = print::clean(&account);
+        eprintln!("{count} keys are frozen at the account {account}: is what its contract states true?");
+    }
     if newest.more {
         eprintln!("there are more than {limit}; --limit 0 lists all, --state only some");
     }
     Ok(Exit::Ok)
+}
+
+/// Accounts at which many of the rows are frozen.
+fn frozen_many<'a>(rows: impl Iterator<Item = &'a Effect>) -> BTreeMap<String, usize> {
+    let mut frozen: BTreeMap<String, usize> = BTreeMap::new();
+    for row in rows.filter(|row| row.frozen) {
+        *frozen.entry(row.account().to_owned()).or_default() += 1;
+    }
+    frozen.retain(|_, count| *count >= FROZEN_MANY);
+    frozen
 }
 
 /// Reads every effect in these states a page of keys at a time, and keeps the newest.

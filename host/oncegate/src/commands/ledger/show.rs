@@ -1,24 +1,27 @@
 //! `oncegate ledger show`: one effect with all that is known of it.
 
+/// A line of a name and what it is. Writing into a string cannot fail.
+macro_rules! put {
+    ($text:expr, $name:expr, $($arg:tt)*) => {{ let _ = writeln!($text, "{:<15} {}", $name, clean(&format!($($arg)*))); }};
+}
+
 mod json;
 mod next;
+mod sent;
 
 use std::fmt::Write as _;
 
 use anyhow::{Context, bail};
 use oncegate_contract::Request;
 use oncegate_ledger::state::{Attempt, Effect};
-use oncegate_ledger::{Dispatch, Effects, Event, LedgerError, Record, Stored, Ties};
+use oncegate_ledger::{Effects, Event, LedgerError, Record, Stored, Ties};
 use oncegate_sandbox::rfc3339;
 
 use super::{decide, find, history, state_words, tone};
 use crate::exit::Exit;
 use crate::home::{Home, now_ms};
-use crate::print::{self, Cell, Tone, clean, hex, quoted};
+use crate::print::{self, Cell, Tone, clean, hex};
 use next::Step;
-
-/// Bytes of a raw answer that are shown; `--raw` writes all.
-const SHOWN_BYTES: usize = 4_096;
 
 pub(super) async fn run(home: &Home, named: &str, raw: Option<&str>) -> anyhow::Result<Exit> {
     let ledger = home.ledger_for_reading().await?;
@@ -66,11 +69,6 @@ struct Seen {
     ties: Ties,
 }
 
-/// Writing into a string cannot fail.
-macro_rules! put {
-    ($text:expr, $name:expr, $($arg:tt)*) => {{ let _ = writeln!($text, "{:<15} {}", $name, clean(&format!($($arg)*))); }};
-}
-
 impl Seen {
     async fn text(&self) -> anyhow::Result<String> {
         let row = &self.row;
@@ -81,13 +79,12 @@ impl Seen {
             "state",
             tone(row).paint(&format!("{} since {}", state_words(row), rfc3339(row.state_since)))
         );
+        put!(text, "version", "{}", row.version);
         put!(text, "key", "{}", hex(&self.key));
         for (name, value) in notes(row) {
             put!(text, name, "{value}");
         }
-        if let Some(dispatch) = row.dispatch.as_deref() {
-            self.dispatch(&mut text, dispatch).await?;
-        }
+        self.asked(&mut text).await?;
         for (name, value) in self.tied() {
             put!(text, name, "{value}");
         }
@@ -100,6 +97,7 @@ impl Seen {
         }
         let timeline = history::timeline(&self.records, now_ms());
         let _ = write!(text, "\n{}\n{timeline}", Tone::Head.paint("History"));
+        self.sent(&mut text).await?;
         self.answers(&mut text).await?;
         if !self.next.is_empty() {
             let _ = writeln!(text, "\n{}", Tone::Head.paint("What can be done now"));
@@ -135,65 +133,8 @@ impl Seen {
         Ok(())
     }
 
-    /// What came back, also from an attempt that never ended: a token may be in it.
-    async fn answers(&self, text: &mut String) -> anyhow::Result<()> {
-        for attempt in &self.row.attempts {
-            let bytes = match self.effects.raw_answer(self.key, attempt.id).await {
-                Ok(bytes) => bytes,
-                Err(LedgerError::Gone { .. }) => continue,
-                Err(error) => return Err(error).context("a raw answer cannot be read"),
-            };
-            if bytes.is_empty() {
-                continue;
-            }
-            let short = hex(&attempt.id[..4]);
-            let so_far = if attempt.responded { "" } else { ", as far as it was received" };
-            let title = format!("Answer of attempt {short}, {} bytes{so_far}", bytes.len());
-            let _ = writeln!(text, "\n{}", Tone::Head.paint(&title));
-            let shown = bytes.get(..SHOWN_BYTES).unwrap_or(&bytes);
-            for line in quoted(shown) {
-                let _ = writeln!(text, "  | {line}");
-            }
-            if shown.len() < bytes.len() {
-                let more = bytes.len() - shown.len();
-                let _ = writeln!(text, "  and {more} bytes more: --raw {short} writes all of them");
-            }
-        }
-        Ok(())
-    }
-
-    async fn dispatch(&self, text: &mut String, dispatch: &Dispatch) -> anyhow::Result<()> {
-        put!(text, "tenant", "{}, account {}, owner {}", dispatch.tenant, dispatch.account, dispatch.owner);
-        put!(text, "action", "{}, epoch {}, generation {}", dispatch.action, dispatch.epoch, dispatch.generation);
-        put!(
-            text,
-            "asked by",
-            "{} for {} of the component sha256:{}",
-            dispatch.tool,
-            dispatch.operation,
-            hex(&dispatch.component)
-        );
-        put!(text, "contract", "sha256:{}", hex(&dispatch.contract));
-        let names: Vec<&str> = dispatch.fingerprint.iter().map(|(name, _)| name.as_str()).collect();
-        put!(text, "bound fields", "{}", if names.is_empty() { "none".to_owned() } else { names.join(", ") });
-        put!(text, "downstream key", "{}", dispatch.downstream_key);
-        match self.request(dispatch).await? {
-            Some(request) => {
-                put!(text, "request", "{} {} ({} bytes of body)", request.method, request.url, request.body.len())
-            }
-            None => put!(text, "request", "dropped by retention"),
-        }
-        if let Some((name, version)) = &dispatch.credential {
-            put!(text, "credential", "{name}, version {}", hex(version));
-        }
-        for (operation, digest, answer) in &dispatch.lookups {
-            put!(text, "key found by", "{operation}, lookup {}, {} bytes of answer", hex(&digest[..6]), answer.len());
-        }
-        Ok(())
-    }
-
-    async fn request(&self, dispatch: &Dispatch) -> anyhow::Result<Option<Request>> {
-        let Some(bytes) = self.load(&dispatch.request).await? else { return Ok(None) };
+    async fn request(&self, stored: &Stored) -> anyhow::Result<Option<Request>> {
+        let Some(bytes) = self.load(stored).await? else { return Ok(None) };
         serde_json::from_slice(&bytes).map(Some).context("the stored request cannot be read")
     }
 

@@ -1,10 +1,13 @@
 //! `oncegate ledger verify`: every record, chain and history, and the head marker.
 
 use std::fmt::Write as _;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
 
 use anyhow::Context;
 use oncegate_ledger::LedgerError;
-use oncegate_ledger::verify::{Report, verify};
+use oncegate_ledger::verify::{Report, verify, verify_export};
 use serde_json::{Value, json};
 
 use crate::exit::Exit;
@@ -17,7 +20,18 @@ pub(super) async fn run(home: &Home) -> anyhow::Result<Exit> {
     let marker = Marker::of(oncegate_ledger::open(&home.ledger_url()).await.map(drop));
     let ledger = home.ledger_for_reading().await?;
     let report = verify(&*ledger).await.context("the ledger cannot be checked")?;
-    let checked = Checked { report, marker };
+    tell(home, &Checked { report, marker })
+}
+
+/// Of an export there is no marker; its own last line says where it ends.
+pub(super) fn run_on_export(home: &Home, file: &Path) -> anyhow::Result<Exit> {
+    let failed = || format!("the export {} cannot be read", file.display());
+    let lines = BufReader::new(File::open(file).with_context(failed)?);
+    let report = verify_export(lines).with_context(failed)?;
+    tell(home, &Checked { report, marker: Marker::NotCompared("an export has none".to_owned()) })
+}
+
+fn tell(home: &Home, checked: &Checked) -> anyhow::Result<Exit> {
     print::out(&if home.json() { print::json(&checked.json()?, true)? } else { checked.text() })?;
     Ok(if checked.is_sound() { Exit::Ok } else { Exit::Damaged })
 }

@@ -1,6 +1,8 @@
 //! Changes of one operation: its request, its key, and what it states about its provider.
 
-use oncegate_contract::{Condition, Conditions, Dedupe, DedupeScope, EffectClass, Operation, Settle, recipe};
+use oncegate_contract::{
+    Condition, Conditions, Dedupe, DedupeScope, EffectClass, Operation, Settle, former_recipes, recipe,
+};
 
 use super::{Log, Way, field, was_is};
 use crate::commands::inspect::words;
@@ -35,7 +37,11 @@ fn request(log: &mut Log, old: &Operation, new: &Operation) {
 
 fn key(log: &mut Log, old: &Operation, new: &Operation) {
     let at = |key: &str| format!("operation.{}.{key}", new.name);
-    if recipe(old) != recipe(new) {
+    if recipe(old) != recipe(new) && former_recipes(new).contains(&recipe(old)) {
+        let what =
+            "is made in another way; the old one is listed under \"was\", so what was done under it is recognised";
+        log.add(Way::Other, at("key"), what);
+    } else if recipe(old) != recipe(new) {
         log.add(
             Way::More,
             at("key"),
@@ -144,7 +150,7 @@ fn relations(log: &mut Log, old: &Operation, new: &Operation) {
     if old.revokes != new.revokes {
         let way = if new.revokes.is_some() { Way::More } else { Way::Less };
         let of = |operation: &Operation| {
-            operation.revokes.as_ref().map(|revokes| revokes.operation.clone()).unwrap_or_default()
+            operation.revokes.as_ref().map(|r| format!("{} by {}", r.operation, r.at)).unwrap_or_default()
         };
         log.add(way, at("revokes"), was_is(&of(old), &of(new)));
     }

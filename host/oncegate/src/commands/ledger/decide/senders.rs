@@ -22,11 +22,11 @@ pub(in crate::commands::ledger) async fn has_stopped(ledger: &Arc<dyn Ledger>, h
     Ok(records.iter().any(|record| matches!(record.event, Event::HostFenced { .. })))
 }
 
-/// Records the senders that have stopped since their attempts were given up.
+/// Records the senders that are known to have stopped and are not on record as such.
 pub(super) async fn note_stops(effects: &Effects, key: [u8; 32], row: Effect) -> anyhow::Result<Effect> {
     let mut row = row;
-    let open: Vec<Attempt> = row.attempts.iter().filter(|attempt| is_loose(attempt)).cloned().collect();
-    for attempt in open.into_iter().filter(|attempt| attempt.ended.is_some()) {
+    let loose: Vec<Attempt> = row.attempts.iter().filter(|attempt| is_loose(attempt)).cloned().collect();
+    for attempt in loose.into_iter().filter(|attempt| !attempt.responded) {
         if !has_stopped(&effects.ledger, attempt.host).await? {
             continue;
         }
@@ -42,7 +42,7 @@ fn is_loose(attempt: &Attempt) -> bool {
 }
 
 /// Which sender may still send, and how that is ended.
-pub(super) fn may_still_send(_ledger: &Arc<dyn Ledger>, row: &Effect) -> Option<String> {
+pub(super) fn may_still_send(row: &Effect) -> Option<String> {
     let attempt = row.attempts.iter().find(|attempt| is_loose(attempt))?;
     let host = attempt.host.get(..SHORT_BYTES).map(hex).unwrap_or_default();
     Some(format!(

@@ -75,6 +75,19 @@ impl Verb {
         }
     }
 
+    /// What to do instead, where the row does not allow it.
+    pub(super) fn instead(&self, row: &Effect) -> &'static str {
+        let exists = matches!(row.state, StateTag::Done | StateTag::Issued | StateTag::Stranded);
+        let in_flight = matches!(row.state, StateTag::Dispatched | StateTag::Responded);
+        match self {
+            Self::Revoke if exists => "; it exists: only its own undoing operation removes it",
+            Self::Revoke | Self::Deny if row.state == StateTag::Revoked => "; it is revoked already",
+            Self::Done { .. } | Self::NoEffect if in_flight => "; `oncegate ledger reconcile` it first",
+            Self::Done { .. } if row.state == StateTag::NoEffect => "; it is proven not to have happened",
+            _ => "",
+        }
+    }
+
     /// In one sentence, what the decision can lead to.
     pub(super) fn stakes(&self, row: &Effect) -> Option<String> {
         match self {
@@ -136,8 +149,7 @@ mod tests {
         let event =
             |decision: Option<String>| Event::Revoked { actor: "a".into(), reason: "r".into(), at: 1, decision };
         assert_eq!(event(Some("d1".into())).decision(), Some("d1"));
-        let tombstone = tombstone(StateTag::Unknown);
-        let row = state::fold([&Event::Pruned(Box::new(tombstone))]).unwrap().unwrap();
+        let row = row(StateTag::Unknown);
         let verbs = [
             Verb::Done { receipt: "r".into() },
             Verb::NoEffect,
@@ -155,11 +167,16 @@ mod tests {
     #[test]
     fn what_was_sent_can_only_be_wished_away() {
         for (tag, wish) in [(StateTag::Unknown, true), (StateTag::NoEffect, false), (StateTag::Planned, false)] {
-            let row = state::fold([&Event::Pruned(Box::new(tombstone(tag)))]).unwrap().unwrap();
+            let row = row(tag);
             let event = Verb::Revoke.event(&row, &taken(), 1);
             assert_eq!(matches!(event, Event::RevokeWished { .. }), wish, "{tag}");
             assert_eq!(Verb::Revoke.stakes(&row).is_some(), wish, "{tag}");
         }
+    }
+
+    fn row(state: StateTag) -> Effect {
+        let row = state::fold([&Event::Pruned(Box::new(tombstone(StateTag::Done)))]).unwrap().unwrap();
+        Effect { state, ..row }
     }
 
     fn tombstone(state: StateTag) -> oncegate_ledger::Tombstone {
@@ -178,7 +195,7 @@ mod tests {
             salt: [0; 16],
             fingerprint: Vec::new(),
             generated: [0; 32],
-            receipt: None,
+            receipt: Some("re_1".to_owned()),
             reason: None,
             confirmed: false,
             settled_at: 1,

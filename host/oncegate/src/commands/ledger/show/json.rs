@@ -19,6 +19,15 @@ impl Seen {
         if let Some(dispatch) = self.row.dispatch.as_deref() {
             value["dispatch"] = self.dispatch_json(dispatch).await?;
         }
+        if let Some(proposal) = self.row.proposal.as_deref() {
+            value["proposal"] = json!({
+                "plan": proposal.plan,
+                "contract": hex(&proposal.contract),
+                "request": self.request(&proposal.request).await?,
+                "request_digest": hex(&proposal.request_digest),
+                "approved": self.row.approved.map(|digest| hex(&digest)),
+            });
+        }
         let mut attempts = Vec::new();
         for attempt in &self.row.attempts {
             attempts.push(self.attempt_json(attempt).await?);
@@ -51,7 +60,7 @@ impl Seen {
             "bound_fields": dispatch.fingerprint.iter().map(|(name, _)| name).collect::<Vec<_>>(),
             "fields": fields,
             "downstream_key": dispatch.downstream_key,
-            "request": self.request(dispatch).await?,
+            "request": self.request(&dispatch.request).await?,
             "request_digest": hex(&dispatch.request_digest),
             "credential": dispatch.credential.as_ref().map(|(name, version)| json!({ "name": name, "version": hex(version) })),
             "lookups": lookups,
