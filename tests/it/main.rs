@@ -27,6 +27,7 @@ mod localstripe;
 mod many;
 mod owners;
 mod permits;
+mod plans;
 mod provider;
 mod raw_answers;
 mod receipts;

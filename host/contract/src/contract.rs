@@ -87,20 +87,6 @@ impl Contract {
         names.iter().filter_map(|name| self.operations.get(name)).flat_map(facts).collect()
     }
 
-    /// What the contract asks for that this version of the host does not do, as key and reason.
-    pub fn unsupported(&self) -> Vec<(String, String)> {
-        let mut found = Vec::new();
-        for (name, operation) in &self.operations {
-            let mut note = |key: &str, why: &str| found.push((format!("operation.{name}.{key}"), why.to_owned()));
-            for (i, field) in operation.fields.iter().enumerate() {
-                if field.source == Source::Plan {
-                    note(&format!("fields[{i}].from"), "plans do not exist in this version of the host");
-                }
-            }
-        }
-        found
-    }
-
     /// The line where a key stands; the nearest enclosing one when the key itself is absent.
     pub fn line(&self, key: &str) -> usize {
         let mut at = key;

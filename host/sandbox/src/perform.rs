@@ -311,14 +311,6 @@ impl Wanted<'_> {
     }
 
     async fn dispatch(&self, row: Option<&Effect>, asked: &mut Asked, looks: &mut Looks<'_>) -> Result<Step, Stop> {
-        let contract = self.call.contract();
-        if let Some((key, why)) = contract
-            .unsupported()
-            .into_iter()
-            .find(|(key, _)| key.starts_with(&format!("operation.{}.", self.operation.name)))
-        {
-            return Err(Stop::NotPermitted(format!("{key}: {why}")));
-        }
         if self.pinned_meanwhile().await? {
             asked.before = None;
             self.call.forget(&self.key.0);

@@ -7,6 +7,8 @@ use oncegate_tests::harness::{Harness, Running};
 use oncegate_tests::provider::domains::Settings;
 use oncegate_tests::provider::mode::{Mode, Rule};
 
+use serde_json::json;
+
 use super::{Standing, drive, emails, everyone_once, freeze, frozen, list, payouts, readers, refunds};
 
 const TARGETS: usize = 200;
@@ -50,6 +52,12 @@ fn wait_for(harness: &Harness, count: usize) {
         assert!(started.elapsed() < PATIENCE, "only {} of {count}", emails(harness));
         thread::sleep(Duration::from_millis(2));
     }
+}
+
+/// One email meets the mode, after so many.
+fn once(harness: &Harness, mode: Mode, after: u64) {
+    let rule = json!({ "mode": mode, "path": "/v1/emails", "method": "POST", "after": after, "times": 1 });
+    harness.provider().rule(&serde_json::from_value::<Rule>(rule).unwrap()).unwrap();
 }
 
 #[test]
@@ -117,8 +125,7 @@ fn a_termination_starts_nothing_more_and_loses_nothing() {
 fn lost_answers_are_found_within_the_run() {
     let harness = campaign(20);
     for (after, mode) in [(1, Mode::CompleteThenReset), (4, Mode::Error500After), (3, Mode::Truncated)] {
-        let rule = Rule { mode, path: "/v1/emails".to_owned(), method: Some("POST".to_owned()), after, times: Some(1) };
-        harness.provider().rule(&rule).unwrap();
+        once(&harness, mode, after);
     }
     let run = drive(&harness, "spring", &[]);
     assert_eq!(run.code, Some(0), "{run:?}");
@@ -140,14 +147,7 @@ fn two_runs_at_once_make_one_of_each() {
 #[test]
 fn a_refused_target_is_told_and_tried_again_by_the_next_run() {
     let harness = campaign(5);
-    let rule = Rule {
-        mode: Mode::Reject402,
-        path: "/v1/emails".to_owned(),
-        method: Some("POST".to_owned()),
-        after: 2,
-        times: Some(1),
-    };
-    harness.provider().rule(&rule).unwrap();
+    once(&harness, Mode::Reject402, 2);
     let run = drive(&harness, "spring", &["--at-once", "1"]);
     assert_eq!(run.code, Some(1), "{run:?}");
     assert!(run.stdout.contains("failed\tcampaign-email"), "{run:?}");

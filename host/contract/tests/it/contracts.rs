@@ -10,7 +10,6 @@ use crate::fixtures::{ALL, CAMPAIGN, NOTES, PAYOUT, REFUNDS, contract};
 fn the_examples_are_accepted() {
     for (file, text) in ALL {
         let contract = Contract::parse(file, text).unwrap_or_else(|errors| panic!("{errors}"));
-        assert_eq!(contract.unsupported(), [], "{file}");
         assert_eq!(&contract.text, text);
     }
 }
@@ -319,18 +318,6 @@ fn urls_hide_nothing() {
         let text = around(&body_of(&format!("fields = [ {KEY} ]"))).replace("https://e.example", url);
         refused(&text, "endpoint.e.url", "");
     }
-}
-
-#[test]
-fn what_this_version_does_not_do_is_listed() {
-    let rest = "[operation.undo]\neffect = \"keyed\"\naction = \"undo\"\nrequest = \"POST e:/undo/{id}\"\nreceipt = \"/id\"\n\
-                fields = [ { name = \"id\", at = \"path:id\", role = \"key\", from = \"plan\", pin = \"trigger\" } ]\n\
-                revokes = { operation = \"o\", by = \"receipt\", at = \"path:id\" }\n";
-    let text = around(&body_of(&format!(
-        "fields = [ {KEY} ]\nundone-by = \"undo\"\nwas = [ {{ action = \"old\", fields = [ {KEY} ] }} ]\n{rest}"
-    )));
-    let unsupported: Vec<_> = contract(&text).unsupported().into_iter().map(|(key, _)| key).collect();
-    assert_eq!(unsupported, ["operation.undo.fields[0].from",]);
 }
 
 #[test]

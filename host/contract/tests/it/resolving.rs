@@ -331,3 +331,26 @@ fn earlier_recipes_still_give_their_keys() {
     assert_eq!(former_keys(&now, &OWNER, &sources, 0), Ok(vec![first]));
     assert_ne!(key(&now, &call.resolve(&now).unwrap()), first);
 }
+
+#[test]
+fn a_value_from_the_plan_is_written_and_a_copy_only_compared() {
+    let text =
+        REFUNDS.replacen("from = \"lookup:get-return\", value = \"/amount\", rule = \"at-most\"", "from = \"plan\"", 1);
+    assert_ne!(text, REFUNDS);
+    let operation = operation(&text, "create-refund");
+    let resolve = |call: &Call, plan: &BTreeMap<String, Value>| {
+        let Call { context, arguments, lookups, given } = call;
+        oncegate_contract::resolve(&operation, &Sources { context, arguments, lookups, given, plan })
+    };
+    let (none, amount) = (BTreeMap::new(), BTreeMap::from([("amount".to_owned(), Value::Text("100".to_owned()))]));
+    let mut call = refund_call();
+    assert_eq!(resolve(&call, &amount), Err(FieldError::ContextMissing { name: "plan".to_owned() }));
+    call.context.insert("plan".to_owned(), "may".to_owned());
+    let resolved = resolve(&call, &amount).unwrap();
+    assert_eq!(resolved.field("amount").map(|field| &field.value), Some(&Value::Integer(100)));
+    let missing = resolve(&call, &none).unwrap_err().to_string();
+    assert!(missing.contains("the plan has no value"), "{missing}");
+    let copied = |value| call.clone().give("amount", Value::Integer(value));
+    assert!(resolve(&copied(100), &amount).is_ok());
+    assert!(resolve(&copied(99), &amount).is_err());
+}

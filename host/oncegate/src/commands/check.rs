@@ -56,12 +56,9 @@ impl Findings {
             code: lint.code,
             message: lint.message,
         });
-        let unsupported = contract.unsupported().into_iter();
-        let unsupported =
-            unsupported.map(|(key, why)| Warning { place: place(&key), code: "unsupported", message: why });
         let (tools, operations) = (count(contract.tools.len(), "tool"), count(contract.operations.len(), "operation"));
         let subject = format!("{}: {tools}, {operations}", contract.component.name);
-        Self { subject, errors: Vec::new(), warnings: lints.chain(unsupported).collect() }
+        Self { subject, errors: Vec::new(), warnings: lints.collect() }
     }
 
     fn failed(file: &str, errors: Vec<ContractError>) -> Self {

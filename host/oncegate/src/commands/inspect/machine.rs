@@ -30,7 +30,6 @@ pub(super) fn description(description: &Description) -> Value {
         "statements": statements(contract),
         "only_a_person_settles": statements::unsettled(contract).iter().map(|(of, why)| json!({ "of": of, "why": why })).collect::<Vec<_>>(),
         "lints": lint(contract).iter().map(|l| json!({ "code": l.code, "place": l.place, "message": l.message })).collect::<Vec<_>>(),
-        "unsupported": contract.unsupported().iter().map(|(key, why)| json!({ "key": key, "why": why })).collect::<Vec<_>>(),
         "cannot": page::cannot(description),
     })
 }

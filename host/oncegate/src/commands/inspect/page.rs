@@ -257,13 +257,6 @@ fn remarks(text: &mut String, contract: &Contract) {
             put!(text, "  {}: {} [{}]", lint.place, lint.message, lint.code);
         }
     }
-    let unsupported = contract.unsupported();
-    if !unsupported.is_empty() {
-        head(text, "Declared, and not done by this version");
-        for (key, why) in unsupported {
-            put!(text, "  {key}: {why}");
-        }
-    }
 }
 
 /// What is impossible, whatever the code does.
