@@ -53,6 +53,10 @@ pub(crate) struct Global {
 pub(crate) enum Command {
     /// Call a tool once
     Call(Call),
+    /// Serve tools to agents over MCP
+    Serve(Serve),
+    /// Say who may call over HTTP
+    Token(Token),
     /// Print all that a component could ever do, without running it
     Inspect(Inspect),
     /// Embed a contract and WIT text in a component
@@ -96,6 +100,52 @@ pub(crate) struct Call {
     /// A fact from the orchestrator: tenant, trigger, run, sequence, plan, permit or parent
     #[arg(long, value_name = "NAME=VALUE")]
     pub(crate) context: Vec<String>,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(
+    after_help = "Over standard input and output until the client closes them. Files in a folder are served as they come and go.\n\nExample:\n  oncegate serve refunds.wasm tools/ --context tenant=acme"
+)]
+pub(crate) struct Serve {
+    /// Components, and folders of them
+    #[arg(required = true, value_name = "COMPONENT|DIR")]
+    pub(crate) components: Vec<PathBuf>,
+    /// A fact for all calls: tenant, trigger, run, sequence, plan, permit or parent
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub(crate) context: Vec<String>,
+    /// Name tools `component.tool`
+    #[arg(long)]
+    pub(crate) prefix: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Token {
+    #[command(subcommand)]
+    pub(crate) command: TokenCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TokenCommand {
+    /// Make a token and print it this once; only its digest is kept
+    #[command(after_help = "Example:\n  oncegate token add --tenant acme --name support-agent")]
+    Add {
+        /// The tenant that its calls are for
+        #[arg(long)]
+        tenant: String,
+        /// The permit that its calls use
+        #[arg(long)]
+        permit: Option<String>,
+        /// What to call it
+        #[arg(long)]
+        name: Option<String>,
+    },
+    /// List the tokens
+    List,
+    /// Refuse a token from now on
+    Revoke {
+        /// Its name
+        name: String,
+    },
 }
 
 #[derive(Debug, ClapArgs)]

@@ -12,3 +12,4 @@ pub(crate) mod permit;
 pub(crate) mod plan;
 pub(crate) mod policy;
 mod settling;
+pub(crate) mod token;

@@ -7,6 +7,7 @@ mod commands;
 mod exit;
 mod home;
 mod print;
+mod serve;
 
 use std::process::ExitCode;
 
@@ -32,6 +33,8 @@ async fn run(args: Args) -> anyhow::Result<Exit> {
     let home = home::Home::new(args.global)?;
     match args.command {
         Command::Call(args) => commands::call::run(&home, args).await,
+        Command::Serve(args) => serve::run(&home, args).await,
+        Command::Token(args) => commands::token::run(&home, args),
         Command::Inspect(args) => commands::inspect::run(&home, &args),
         Command::Pack(args) => commands::pack::run(&home, &args),
         Command::Check(args) => commands::check::run(&home, &args),

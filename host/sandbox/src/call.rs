@@ -8,6 +8,7 @@ use oncegate_contract::{Contract, EffectClass, Fetched, FieldError, Operation, S
 use crate::host::Host;
 use crate::limits::{LOOKUP_BYTES_MAX, Limits};
 use crate::load::Loaded;
+use crate::look;
 use crate::lookup;
 use crate::outcome::Code;
 use crate::perform;
@@ -38,6 +39,7 @@ struct Progress {
     asked: Vec<Asked>,
     lookup_stop: Option<Stop>,
     closed: bool,
+    only_looks: bool,
 }
 
 /// One lookup of the call, as it was answered.
@@ -231,6 +233,7 @@ impl Call {
     pub(crate) async fn perform(call: &Arc<Self>, name: &str, given: Vec<(String, Value)>) -> Result<Reply, Stop> {
         let mut asked = Asked { key: None, before: None, reworded: false, stop: None, instead: None };
         let ended = match call.count_host_call() {
+            Ok(()) if call.progress().only_looks => look::look(call, name, &given, &mut asked).await,
             Ok(()) => perform::perform(call, name, &given, &mut asked).await,
             Err(stop) => Err(stop),
         };
@@ -291,8 +294,11 @@ impl Call {
     /// Counts a new effect against the contract and the limits; a repeat within the call is free.
     pub(crate) fn count_effect(&self, key: &[u8; 32]) -> Result<(), Stop> {
         let progress = self.progress();
-        if progress.closed || self.host.is_closed() {
+        if progress.closed {
             return Err(Stop::NotPermitted("the call has ended".to_owned()));
+        }
+        if self.host.is_closed() {
+            return Err(Stop::NotSent("the host is ending".to_owned()));
         }
         let others = progress.asked.iter().filter(|one| one.key.is_some_and(|other| other != *key)).count();
         let max = self.effects_declared().min(self.limits.effects_max);
@@ -307,6 +313,11 @@ impl Call {
         } else {
             Ok(())
         }
+    }
+
+    /// From now on effects are looked up and not performed.
+    pub(crate) fn only_look(&self) {
+        self.progress().only_looks = true;
     }
 
     /// No effect is dispatched after this; what is on its way is not touched.

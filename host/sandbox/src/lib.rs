@@ -18,20 +18,24 @@ pub mod host;
 pub mod http;
 pub mod limits;
 mod load;
+mod look;
 mod lookup;
 pub mod outcome;
 mod perform;
 pub mod permit;
 pub mod plan;
 mod replay;
+mod running;
 mod sandbox;
 mod settle;
 mod stamps;
+pub mod status;
 mod stop;
 mod wasi;
 
 pub use credential::{CredentialError, probe_credential};
 pub use load::{ComponentError, Loaded, load, read};
+pub use running::{Prepared, Running};
 pub use sandbox::{CONTEXT_NAMES, CallRequest, DRAIN_MAX, Options, Sandbox, SandboxError, rfc3339, view};
 
 pub use settle::{LOOKS_MAX, Looked, Rounds};

@@ -13,17 +13,15 @@ use serde_json::Value;
 use crate::cache::{Cache, CacheError};
 use crate::call::{Asked, Call};
 use crate::convert;
-use crate::describe::ToolDescription;
 use crate::engine::{EngineError, Runtime};
-use crate::guest::{self, Run};
 use crate::host::{Book, Clock, Host};
 use crate::load::{self, ComponentError, Loaded};
 use crate::outcome::{self, Code, Detail, EffectView, Ended, Fate, NextAction, Nothing, Outcome, Seen};
 use crate::plan::PlanSource;
 use crate::policy::{self, Policy};
+use crate::running::Ready;
 use crate::settle::{self, Looked, Patience, Rounds};
 use crate::stop::Stop;
-use crate::wasi::Log;
 
 /// Facts that an orchestrator may give.
 pub const CONTEXT_NAMES: [&str; 7] = ["tenant", "trigger", "run", "sequence", "plan", "permit", "parent"];
@@ -126,19 +124,31 @@ impl Sandbox {
 
     /// Calls a tool and answers within the policy's `answer-within`; the guest may run on.
     pub async fn call(&self, component: &Arc<Loaded>, request: CallRequest) -> Outcome {
-        let prepared = match self.prepare(component, request) {
-            Ok(prepared) => prepared,
-            Err(message) => return Outcome::refused(Code::InvalidArguments, message),
+        let mut running = match self.ready(component, request).await {
+            Ok(ready) => ready.start(),
+            Err(refused) => return *refused,
         };
+        // Whether it ended or not, the rows say what has come of it.
+        let _ = tokio::time::timeout(self.host.policy.limits.answer_within, running.ended()).await;
+        running.outcome().await
+    }
+
+    /// Checks a request; nothing runs yet.
+    ///
+    /// # Errors
+    /// The refusal that the caller is told.
+    pub async fn ready(&self, component: &Arc<Loaded>, request: CallRequest) -> Result<Ready, Box<Outcome>> {
+        let prepared = self.prepare(component, request);
+        let prepared = prepared.map_err(|message| Box::new(Outcome::refused(Code::InvalidArguments, message)))?;
         let plan = self.host.plan_source(&prepared.context).await;
         let (call, arguments) = prepared.call(&self.host, component, plan);
-        let guest = self.host.tasks.spawn(run(Arc::clone(&call), arguments));
-        let ended = match tokio::time::timeout(call.limits.answer_within, guest).await {
-            Ok(Ok(ended)) => ended,
-            Ok(Err(_)) => Ended::Trapped("the host failed while running it".to_owned()),
-            Err(_) => Ended::Running,
-        };
-        self.outcome(&call, ended).await
+        Ok(Ready::new(self.clone(), call, arguments))
+    }
+
+    /// What the operator grants.
+    #[must_use]
+    pub fn policy(&self) -> &Policy {
+        &self.host.policy
     }
 
     /// The call's arguments as the tool takes them, and its facts; or what is wrong with them.
@@ -201,7 +211,7 @@ impl Sandbox {
         context
     }
 
-    async fn outcome(&self, call: &Arc<Call>, ended: Ended) -> Outcome {
+    pub(crate) async fn outcome(&self, call: &Arc<Call>, ended: Ended) -> Outcome {
         let asked = call.asked();
         let Ok(book) = self.host.book() else {
             let seen = without_ledger(call, &asked, &ended);
@@ -315,36 +325,6 @@ impl Sandbox {
             rows.extend(row.map(|row| (key, row.without_bytes())));
         }
         settle::heard_by(call, &rows)
-    }
-}
-
-pub(crate) async fn run(call: Arc<Call>, arguments: Vec<wasmtime::component::Val>) -> Ended {
-    let log = Log::new(call.limits.log_bytes_max);
-    let Some((tool, description)) = call.component.tool(&call.tool) else {
-        return Ended::Trapped("there is no such tool".to_owned());
-    };
-    let component = Arc::clone(&call.component);
-    let ended = guest::run(&component, tool, Arc::clone(&call), arguments, &log).await;
-    call.close();
-    let (text, swallowed) = log.text();
-    if !text.is_empty() {
-        tracing::info!(tool = %call.tool, swallowed, output = %text, "the guest printed");
-    }
-    match ended {
-        Run::Returned(values) => returned(&values, description, call.limits.result_bytes_max),
-        Run::Trapped(why) => Ended::Trapped(oncegate_contract::safe_text(&why)),
-        Run::Limit(name) => Ended::Limit(name.to_owned()),
-    }
-}
-
-fn returned(values: &[wasmtime::component::Val], description: &ToolDescription, max: usize) -> Ended {
-    let fits = |value: &Value| value.to_string().len() <= max;
-    match convert::result_to_json(values, description) {
-        Err(error) if error.too_large => Ended::Limit("result".to_owned()),
-        Err(error) => Ended::Trapped(error.to_string()),
-        Ok(convert::ToolResult::Ok(value)) if fits(&value) => Ended::Returned(value),
-        Ok(convert::ToolResult::Err(value)) if fits(&value) => Ended::Failed(value),
-        Ok(_) => Ended::Limit("result".to_owned()),
     }
 }
 

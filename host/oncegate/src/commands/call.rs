@@ -86,7 +86,7 @@ impl Drop for AbortOnDrop {
 }
 
 /// Interrupt or termination.
-pub(super) async fn stopped() {
+pub(crate) async fn stopped() {
     use tokio::signal::unix::{SignalKind, signal};
     let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
     else {
@@ -113,7 +113,7 @@ pub(super) fn arguments(text: &str) -> anyhow::Result<serde_json::Value> {
     serde_json::from_str(&json).context(Usage("--args is not a JSON document".to_owned()))
 }
 
-pub(super) fn context(facts: &[String]) -> anyhow::Result<BTreeMap<String, String>> {
+pub(crate) fn context(facts: &[String]) -> anyhow::Result<BTreeMap<String, String>> {
     let mut context = BTreeMap::new();
     for fact in facts {
         let Some((name, value)) = fact.split_once('=') else {

@@ -1,0 +1,112 @@
+//! `oncegate serve`: the tools of components, to agents that speak MCP.
+//!
+//! However a connection ends, the process stays until what was dispatched is stored.
+
+mod caller;
+mod calling;
+mod catalog;
+mod facts;
+mod lines;
+mod logs;
+mod server;
+mod status;
+mod stdio;
+pub(crate) mod tokens;
+mod tools;
+mod waiting;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use oncegate_sandbox::policy::Setter;
+use oncegate_sandbox::{DRAIN_MAX, Sandbox};
+
+use crate::args::Serve;
+use crate::commands::call;
+use crate::exit::{Exit, usage};
+use crate::home::Home;
+use catalog::Shelf;
+use facts::Facts;
+use server::Shared;
+
+/// How often folders are looked at: a file is served when two looks see the same of it.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Over and above `answer-within`, what an answer takes to be written.
+const ANSWER_SLACK: Duration = Duration::from_secs(1);
+
+pub(crate) async fn run(home: &Home, args: Serve) -> anyhow::Result<Exit> {
+    let facts = call::context(&args.context)?;
+    let ledger = home.ledger().await.map_err(|error| format!("{error:#}"));
+    if let Err(why) = &ledger {
+        tracing::error!("effects are refused: {why}");
+    }
+    let sandbox = home.sandbox_over(ledger)?;
+    check(&sandbox, &facts)?;
+    let (shelf, catalog) = Shelf::open(sandbox.clone(), &args.components, args.prefix)?;
+    if catalog.tools().is_empty() {
+        tracing::warn!("there is no tool to serve yet");
+    }
+    let shared = Arc::new(Shared::new(sandbox.clone(), catalog, facts));
+    if shelf.has_folders() {
+        tokio::spawn(look(Arc::clone(&shared), shelf));
+    }
+    tokio::spawn(end(Arc::clone(&shared)));
+    let served = stdio::run(&shared).await;
+    shared.closing.cancel();
+    sandbox.close();
+    shared.stop.cancel();
+    shared.waiting.stop_all();
+    finish(&sandbox).await;
+    served.map(|()| Exit::Ok)
+}
+
+/// The command line is a source like others: the policy says what it may give.
+fn check(sandbox: &Sandbox, facts: &Facts) -> anyhow::Result<()> {
+    match facts.keys().find(|fact| !sandbox.policy().context.may_set(fact, Setter::Serve)) {
+        Some(fact) => Err(usage(format!("--context {fact}: the policy's [context] does not let `serve` give it"))),
+        None => Ok(()),
+    }
+}
+
+/// Serves what changes in folders.
+async fn look(shared: Arc<Shared>, mut shelf: Shelf) {
+    loop {
+        tokio::time::sleep(LOOK_EVERY).await;
+        // Compiling takes a second or more.
+        let looked = tokio::task::spawn_blocking(move || {
+            let catalog = shelf.look();
+            (shelf, catalog)
+        });
+        let Ok((back, catalog)) = looked.await else {
+            tracing::error!("the folders are not looked at any more");
+            return;
+        };
+        shelf = back;
+        if let Some(catalog) = catalog {
+            shared.replace(catalog);
+        }
+    }
+}
+
+/// From the first sign of the end: no effect is dispatched, calls are answered, then guests are stopped.
+async fn end(shared: Arc<Shared>) {
+    tokio::select! {
+        () = shared.closing.cancelled() => {}
+        () = call::stopped() => shared.closing.cancel(),
+    }
+    shared.sandbox.close();
+    let patience = shared.sandbox.policy().limits.answer_within + ANSWER_SLACK;
+    tokio::select! {
+        () = tokio::time::sleep(patience) => {}
+        // Told twice.
+        () = call::stopped() => {}
+    }
+    shared.stop.cancel();
+    shared.waiting.stop_all();
+}
+
+async fn finish(sandbox: &Sandbox) {
+    if tokio::time::timeout(DRAIN_MAX, sandbox.drain()).await.is_err() {
+        tracing::error!("something that was dispatched did not end in time; its effect is unknown until it is settled");
+    }
+}

@@ -1,0 +1,83 @@
+//! Who calls, and what comes with the call beside its arguments.
+
+use std::time::Duration;
+
+use oncegate_sandbox::outcome::{Code, Outcome};
+use oncegate_sandbox::policy::Setter;
+use rmcp::RoleServer;
+use rmcp::service::RequestContext;
+use serde_json::Value;
+
+use super::facts::{self, Facts};
+use super::tokens::Identity;
+
+/// MCP's `_meta` key for how soon the client wants an answer, in milliseconds.
+const WITHIN_KEY: &str = "dev.oncegate/answer-within-ms";
+/// The same as a header.
+const WITHIN_HEADER: &str = "oncegate-answer-within-ms";
+/// The header that carries facts.
+const CONTEXT_HEADER: &str = "oncegate-context";
+/// No client needs an answer sooner; an answer takes some commits.
+const WITHIN_MIN: Duration = Duration::from_millis(100);
+
+/// The caller of one request.
+pub(super) struct Caller {
+    /// What the command line and the token fix.
+    pub(super) fixed: Facts,
+    /// What the request says, by source.
+    pub(super) given: Vec<(Setter, Facts)>,
+    /// How soon it wants an answer.
+    pub(super) within: Option<Duration>,
+    /// Whether a closed stream means that nobody wants the answer any more.
+    pub(super) cancels: bool,
+}
+
+impl Caller {
+    /// Reads a request.
+    ///
+    /// # Errors
+    /// The refusal that the caller is told: facts that cannot be read, or a token of somebody else.
+    pub(super) fn of(context: &RequestContext<RoleServer>, serve: &Facts) -> Result<Self, Box<Outcome>> {
+        let meta = &context.meta.0.0;
+        let mut caller = Self {
+            fixed: serve.clone(),
+            given: vec![(Setter::Meta, facts::of_meta(meta.get(facts::META_KEY))?)],
+            within: meta.get(WITHIN_KEY).and_then(Value::as_u64).map(Duration::from_millis),
+            cancels: true,
+        };
+        if let Some(parts) = context.extensions.get::<http::request::Parts>() {
+            caller.read_http(parts)?;
+            let new = context.protocol_version().is_some_and(|version| version.as_str() >= "2026-07-28");
+            // In the older revision a stream may close while its client goes on waiting.
+            caller.cancels = new;
+        }
+        caller.within = caller.within.map(|within| within.max(WITHIN_MIN));
+        Ok(caller)
+    }
+
+    fn read_http(&mut self, parts: &http::request::Parts) -> Result<(), Box<Outcome>> {
+        let headers = parts.headers.get_all(CONTEXT_HEADER).iter();
+        let texts = headers.map(|value| value.to_str().map_err(|_| unreadable()));
+        let texts = texts.collect::<Result<Vec<_>, _>>()?;
+        self.given.push((Setter::Header, facts::of_header(texts.into_iter())?));
+        let within = parts.headers.get(WITHIN_HEADER).and_then(|value| value.to_str().ok()?.parse().ok());
+        self.within = within.map(Duration::from_millis).or(self.within);
+        let Some(identity) = parts.extensions.get::<Identity>() else { return Ok(()) };
+        for (name, value) in identity.facts() {
+            if self.fixed.insert(name.clone(), value.clone()).is_some_and(|before| before != value) {
+                let message = format!("The token is for another {name} than this server; nothing was sent.");
+                return Err(Box::new(Outcome::refused(Code::EffectNotPermitted, message)));
+            }
+        }
+        Ok(())
+    }
+
+    /// The tenant that is fixed for the caller.
+    pub(super) fn tenant(&self) -> Option<&str> {
+        self.fixed.get("tenant").map(String::as_str)
+    }
+}
+
+fn unreadable() -> Box<Outcome> {
+    Box::new(Outcome::refused(Code::InvalidArguments, "`Oncegate-Context` is not plain text; nothing was sent."))
+}

@@ -1,0 +1,215 @@
+//! The tools that are served: components and folders, the names they get, and what changes in folders.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use anyhow::{Context, bail};
+use oncegate_sandbox::{Loaded, Sandbox};
+use rmcp::model::Tool;
+
+use super::tools::{self, STATUS_TOOL};
+use crate::print::clean;
+
+/// Components in one folder; more is a folder of something else.
+const FOLDER_FILES_MAX: usize = 1_000;
+/// Characters of a tool's name: what clients of either revision take.
+const NAME_CHARS_MAX: usize = 128;
+
+/// One tool and what runs it.
+pub(super) struct Entry {
+    pub(super) tool: Tool,
+    pub(super) component: Arc<Loaded>,
+    /// The name inside its component.
+    pub(super) function: String,
+}
+
+/// All tools at one time.
+#[derive(Default)]
+pub(super) struct Catalog {
+    entries: BTreeMap<String, Entry>,
+}
+
+impl Catalog {
+    pub(super) fn tool(&self, name: &str) -> Option<&Entry> {
+        self.entries.get(name)
+    }
+
+    /// All tools in the order of their names, the host's own among them.
+    pub(super) fn tools(&self) -> Vec<&Entry> {
+        self.entries.values().collect()
+    }
+
+    /// Adds all tools of a component, or none of them and says why.
+    fn add(&mut self, component: &Arc<Loaded>, trusted: bool, prefix: bool) -> Result<(), String> {
+        let description = &component.description;
+        let mut added = Vec::new();
+        for tool in &description.tools {
+            let name = if prefix { format!("{}.{}", description.name, tool.name) } else { tool.name.clone() };
+            check_name(&name)?;
+            if let Some(other) = self.entries.get(&name) {
+                let other = clean(&other.component.description.name);
+                return Err(format!(
+                    "its tool {name} has the name of a tool of the component {other}; serve them with --prefix, or apart"
+                ));
+            }
+            let tool = (name.clone(), tool.name.clone(), tools::describe(description, tool, name, trusted));
+            added.push(tool);
+        }
+        for (name, function, tool) in added {
+            self.entries.insert(name, Entry { tool, component: Arc::clone(component), function });
+        }
+        Ok(())
+    }
+}
+
+fn check_name(name: &str) -> Result<(), String> {
+    let safe = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    if name == STATUS_TOOL || name.len() > NAME_CHARS_MAX || !name.chars().all(safe) {
+        return Err(format!("{} cannot be the name of a tool here", clean(name)));
+    }
+    Ok(())
+}
+
+/// What tells one version of a file from another without reading it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    modified: SystemTime,
+    bytes: u64,
+    inode: u64,
+}
+
+struct Seen {
+    stamp: Stamp,
+    /// None: it was refused, which was said once.
+    component: Option<Arc<Loaded>>,
+}
+
+/// The places that components come from, and what was found there.
+pub(super) struct Shelf {
+    sandbox: Sandbox,
+    prefix: bool,
+    fixed: Vec<(PathBuf, Arc<Loaded>)>,
+    folders: Vec<PathBuf>,
+    seen: BTreeMap<PathBuf, Seen>,
+    /// Files that had changed at the last look; one that changes still is being written.
+    unsettled: BTreeMap<PathBuf, Stamp>,
+}
+
+impl Shelf {
+    /// Loads everything. A component that is named must load; in a folder the others are served.
+    pub(super) fn open(sandbox: Sandbox, places: &[PathBuf], prefix: bool) -> anyhow::Result<(Self, Catalog)> {
+        let mut shelf = Self {
+            sandbox,
+            prefix,
+            fixed: Vec::new(),
+            folders: Vec::new(),
+            seen: BTreeMap::new(),
+            unsettled: BTreeMap::new(),
+        };
+        for place in places {
+            if place.is_dir() {
+                shelf.folders.push(place.clone());
+            } else {
+                let component = shelf.sandbox.load(place)?;
+                shelf.fixed.push((place.clone(), component));
+            }
+        }
+        for (path, stamp) in shelf.files()? {
+            shelf.load(path, stamp);
+        }
+        let catalog = shelf.catalog(true)?;
+        Ok((shelf, catalog))
+    }
+
+    /// Whether anything can change.
+    pub(super) fn has_folders(&self) -> bool {
+        !self.folders.is_empty()
+    }
+
+    /// Looks at the folders again; the new catalog if something has changed. A file is taken when two
+    /// looks see the same of it, so that one that is being copied is not.
+    pub(super) fn look(&mut self) -> Option<Catalog> {
+        let files = match self.files() {
+            Ok(files) => files,
+            Err(error) => {
+                tracing::warn!("{error:#}");
+                return None;
+            }
+        };
+        let before = self.seen.len();
+        self.seen.retain(|path, _| files.contains_key(path));
+        let mut changed = self.seen.len() != before;
+        let unsettled = std::mem::take(&mut self.unsettled);
+        for (path, stamp) in files {
+            if self.seen.get(&path).is_some_and(|seen| seen.stamp == stamp) {
+                continue;
+            }
+            if unsettled.get(&path) == Some(&stamp) {
+                self.load(path, stamp);
+                changed = true;
+            } else {
+                self.unsettled.insert(path, stamp);
+            }
+        }
+        if !changed {
+            return None;
+        }
+        // Collisions leave the newcomer out; they end nothing that is served already.
+        self.catalog(false).ok()
+    }
+
+    fn load(&mut self, path: PathBuf, stamp: Stamp) {
+        let component = match self.sandbox.load(&path) {
+            Ok(component) => Some(component),
+            Err(error) => {
+                let error = anyhow::Error::new(error);
+                tracing::warn!("{} is not served: {}", path.display(), clean(&format!("{error:#}")));
+                None
+            }
+        };
+        self.seen.insert(path, Seen { stamp, component });
+    }
+
+    fn catalog(&self, strict: bool) -> anyhow::Result<Catalog> {
+        let mut catalog = Catalog::default();
+        let found = self.seen.iter().filter_map(|(path, seen)| Some((path, seen.component.as_ref()?)));
+        for (path, component) in self.fixed.iter().map(|(path, component)| (path, component)).chain(found) {
+            let digest = component.description.digest;
+            // Text for a model is the author's word; the operator has read it who names these bytes.
+            let trusted = self.sandbox.policy().components.iter().any(|rule| rule.digest == Some(digest));
+            match catalog.add(component, trusted, self.prefix) {
+                Ok(()) => {}
+                Err(why) if strict => bail!("{} is not served: {why}", path.display()),
+                Err(why) => tracing::warn!("{} is not served: {why}", path.display()),
+            }
+        }
+        Ok(catalog)
+    }
+
+    fn files(&self) -> anyhow::Result<BTreeMap<PathBuf, Stamp>> {
+        let mut files = BTreeMap::new();
+        for folder in &self.folders {
+            let unreadable = || format!("the folder {} cannot be read", folder.display());
+            for entry in std::fs::read_dir(folder).with_context(unreadable)? {
+                let path = entry.with_context(unreadable)?.path();
+                if path.extension().is_some_and(|extension| extension == "wasm")
+                    && let Some(stamp) = stamp(&path)
+                {
+                    files.insert(path, stamp);
+                }
+            }
+            if files.len() > FOLDER_FILES_MAX {
+                bail!("{} has more than {FOLDER_FILES_MAX} components", folder.display());
+            }
+        }
+        Ok(files)
+    }
+}
+
+fn stamp(path: &Path) -> Option<Stamp> {
+    use std::os::unix::fs::MetadataExt;
+    let metadata = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
+    Some(Stamp { modified: metadata.modified().ok()?, bytes: metadata.len(), inode: metadata.ino() })
+}

@@ -1,0 +1,323 @@
+//! Standard input and output as MCP's transport: one JSON-RPC message a line, bounded.
+//!
+//! Own threads read and write, so that a client that neither reads nor closes cannot keep the process.
+//! A line that is no message is answered with an error and nothing else happens. A second request under
+//! the id of one that is under way waits for it: its answer could not be told from the first one's.
+
+use std::collections::{HashSet, VecDeque};
+use std::io::{BufRead, Read, Write};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rmcp::RoleServer;
+use rmcp::model::{ClientJsonRpcMessage, ClientNotification, ErrorData, RequestId, ServerJsonRpcMessage};
+use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::transport::Transport;
+use serde_json::Value;
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+/// Bytes of one message: tools take identifiers and text, not files.
+const LINE_BYTES_MAX: usize = 8 << 20;
+/// Lines between the threads and the rest.
+const LINES_QUEUED: usize = 64;
+/// Requests that wait for an id to be free.
+const HELD_MAX: usize = 64;
+/// How long the last answers may take to be read by a client that ends.
+const FLUSH_WITHIN: Duration = Duration::from_secs(2);
+
+enum Line {
+    Text(Vec<u8>),
+    TooLong,
+}
+
+/// Ids under way, shared with the futures that write.
+#[derive(Default)]
+struct Ids {
+    running: Mutex<HashSet<RequestId>>,
+    freed: Notify,
+}
+
+impl Ids {
+    fn lock(&self) -> MutexGuard<'_, HashSet<RequestId>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn free(&self, id: &RequestId) {
+        if self.lock().remove(id) {
+            self.freed.notify_one();
+        }
+    }
+}
+
+/// The transport.
+pub(super) struct Lines {
+    input: mpsc::Receiver<Line>,
+    output: Option<mpsc::Sender<Vec<u8>>>,
+    written: Option<oneshot::Receiver<()>>,
+    ids: Arc<Ids>,
+    held: VecDeque<ClientJsonRpcMessage>,
+    begun: bool,
+    /// Fires at the end of input; when others fire it, input has ended.
+    ended: CancellationToken,
+}
+
+impl Lines {
+    /// Over the process's own streams.
+    pub(super) fn start(ended: CancellationToken) -> Self {
+        let (sender, input) = mpsc::channel(LINES_QUEUED);
+        std::thread::spawn(move || read(std::io::stdin().lock(), |line| sender.blocking_send(line).is_ok()));
+        let (output, lines) = mpsc::channel(LINES_QUEUED);
+        let (done, written) = oneshot::channel();
+        std::thread::spawn(move || {
+            write(lines);
+            // Nobody waits when the process ends by a signal.
+            let _ = done.send(());
+        });
+        let ids = Arc::default();
+        Self { input, output: Some(output), written: Some(written), ids, held: VecDeque::new(), begun: false, ended }
+    }
+
+    async fn refuse(&mut self, error: ErrorData, id: Option<RequestId>) {
+        // A client that has gone hears nothing.
+        let _ = self.send(ServerJsonRpcMessage::error(error, id)).await;
+    }
+
+    /// The message to hand on, if it may be handed on now.
+    async fn admit(&mut self, message: ClientJsonRpcMessage) -> Option<ClientJsonRpcMessage> {
+        match &message {
+            ClientJsonRpcMessage::Request(request) => {
+                if !self.ids.lock().insert(request.id.clone()) {
+                    let id = request.id.clone();
+                    if self.held.len() < HELD_MAX {
+                        self.held.push_back(message);
+                    } else {
+                        let error = ErrorData::invalid_request("too many requests under ids that are under way", None);
+                        self.refuse(error, Some(id)).await;
+                    }
+                    return None;
+                }
+                self.begun = true;
+            }
+            // Nothing can be meant by one before the first request.
+            _ if !self.begun => return None,
+            ClientJsonRpcMessage::Notification(notification) => {
+                if let ClientNotification::CancelledNotification(cancelled) = &notification.notification
+                    && let Some(id) = &cancelled.params.request_id
+                {
+                    // Its answer is not sent any more.
+                    self.ids.free(id);
+                }
+            }
+            _ => {}
+        }
+        Some(message)
+    }
+
+    fn held(&mut self) -> Option<ClientJsonRpcMessage> {
+        let mut running = self.ids.lock();
+        let free = self.held.iter().position(|held| match held {
+            ClientJsonRpcMessage::Request(request) => !running.contains(&request.id),
+            _ => true,
+        })?;
+        let message = self.held.remove(free)?;
+        if let ClientJsonRpcMessage::Request(request) = &message {
+            running.insert(request.id.clone());
+        }
+        Some(message)
+    }
+
+    async fn line(&mut self, line: Line) -> Option<ClientJsonRpcMessage> {
+        let bytes = match line {
+            Line::Text(bytes) => bytes,
+            Line::TooLong => {
+                let error = ErrorData::invalid_request(format!("a message has at most {LINE_BYTES_MAX} bytes"), None);
+                self.refuse(error, None).await;
+                return None;
+            }
+        };
+        match parse(&bytes) {
+            Ok(message) => self.admit(*message?).await,
+            Err((error, id)) => {
+                self.refuse(error, id).await;
+                None
+            }
+        }
+    }
+
+    /// No more requests: those that never began are told so, the others are answered.
+    async fn end(&mut self) {
+        self.ended.cancel();
+        while let Some(held) = self.held.pop_front() {
+            if let ClientJsonRpcMessage::Request(request) = held {
+                self.refuse(ErrorData::invalid_request("the server is ending", None), Some(request.id)).await;
+            }
+        }
+        while !self.ids.lock().is_empty() {
+            self.ids.freed.notified().await;
+        }
+    }
+}
+
+impl Transport<RoleServer> for Lines {
+    type Error = std::io::Error;
+
+    fn send(
+        &mut self,
+        item: TxJsonRpcMessage<RoleServer>,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+        let output = self.output.clone();
+        let ids = Arc::clone(&self.ids);
+        async move {
+            let mut line = serde_json::to_vec(&item)?;
+            line.push(b'\n');
+            let closed = || std::io::Error::from(std::io::ErrorKind::BrokenPipe);
+            let sent = output.ok_or_else(closed)?.send(line).await.map_err(|_| closed());
+            match &item {
+                ServerJsonRpcMessage::Response(response) => ids.free(&response.id),
+                ServerJsonRpcMessage::Error(error) => error.id.iter().for_each(|id| ids.free(id)),
+                _ => {}
+            }
+            sent
+        }
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
+        loop {
+            if let Some(message) = self.held() {
+                return Some(message);
+            }
+            let ids = Arc::clone(&self.ids);
+            let line = tokio::select! {
+                line = self.input.recv() => line,
+                () = ids.freed.notified(), if !self.held.is_empty() => continue,
+                () = self.ended.cancelled() => None,
+            };
+            match line {
+                Some(line) => {
+                    if let Some(message) = self.line(line).await {
+                        return Some(message);
+                    }
+                }
+                None => {
+                    self.end().await;
+                    return None;
+                }
+            }
+        }
+    }
+
+    async fn close(&mut self) -> Result<(), Self::Error> {
+        self.output = None;
+        if let Some(written) = self.written.take() {
+            // A client that does not read is not waited for.
+            let _ = tokio::time::timeout(FLUSH_WITHIN, written).await;
+        }
+        Ok(())
+    }
+}
+
+type Refusal = (ErrorData, Option<RequestId>);
+
+/// A message; none for what may be ignored.
+fn parse(line: &[u8]) -> Result<Option<Box<ClientJsonRpcMessage>>, Refusal> {
+    if line.iter().all(u8::is_ascii_whitespace) {
+        return Ok(None);
+    }
+    let json: Value =
+        serde_json::from_slice(line).map_err(|error| (ErrorData::parse_error(format!("no JSON: {error}"), None), None))?;
+    let id = json.get("id").cloned().and_then(|id| serde_json::from_value::<RequestId>(id).ok());
+    let called = json.get("method").is_some();
+    match serde_json::from_value(json) {
+        Ok(message) => Ok(Some(Box::new(message))),
+        // Notifications that nobody knows ask for no answer.
+        Err(_) if called && id.is_none() => Ok(None),
+        Err(_) => Err((ErrorData::invalid_request("this is no message of MCP", None), id)),
+    }
+}
+
+/// Reads lines until the end, holding no more of one than may be taken.
+fn read(mut from: impl BufRead, mut take: impl FnMut(Line) -> bool) {
+    loop {
+        let mut bytes = Vec::new();
+        let limit = LINE_BYTES_MAX as u64 + 1;
+        match from.by_ref().take(limit).read_until(b'\n', &mut bytes) {
+            Ok(0) | Err(_) => return,
+            Ok(_) => {}
+        }
+        let whole = bytes.last() == Some(&b'\n');
+        let line = if whole || bytes.len() <= LINE_BYTES_MAX { Line::Text(bytes) } else { Line::TooLong };
+        if matches!(line, Line::TooLong) && !skip_line(&mut from) {
+            take(line);
+            return;
+        }
+        if !take(line) {
+            return;
+        }
+    }
+}
+
+/// Reads on behind the end of the line; false at the end of all.
+fn skip_line(from: &mut impl BufRead) -> bool {
+    loop {
+        let (used, found) = match from.fill_buf() {
+            Ok([]) | Err(_) => return false,
+            Ok(bytes) => match bytes.iter().position(|byte| *byte == b'\n') {
+                Some(at) => (at + 1, true),
+                None => (bytes.len(), false),
+            },
+        };
+        from.consume(used);
+        if found {
+            return true;
+        }
+    }
+}
+
+fn write(mut lines: mpsc::Receiver<Vec<u8>>) {
+    let mut out = std::io::stdout().lock();
+    while let Some(line) = lines.blocking_recv() {
+        // A client that closed its end has read enough; requests end with the input.
+        if out.write_all(&line).and_then(|()| out.flush()).is_err() {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(input: &[u8]) -> Vec<Option<usize>> {
+        let mut lines = Vec::new();
+        read(input, |line| {
+            lines.push(match line {
+                Line::Text(bytes) => Some(bytes.len()),
+                Line::TooLong => None,
+            });
+            true
+        });
+        lines
+    }
+
+    #[test]
+    fn a_line_is_bounded_and_the_next_one_is_whole() {
+        let mut input = vec![b'x'; LINE_BYTES_MAX * 2];
+        input.extend(b"\nshort\nlast");
+        assert_eq!(lines(&input), [None, Some(6), Some(4)]);
+        assert_eq!(lines(&vec![b'x'; LINE_BYTES_MAX + 1]), [None]);
+        assert_eq!(lines(b""), []);
+    }
+
+    #[test]
+    fn what_is_no_message_is_told_so() {
+        assert!(parse(b" \r\n").unwrap().is_none());
+        assert!(parse(br#"{"jsonrpc":"2.0","method":"notifications/strange"}"#).is_ok());
+        let (error, id) = parse(b"{").unwrap_err();
+        assert_eq!((error.code.0, id), (-32700, None));
+        let (error, id) = parse(br#"{"jsonrpc":"2.0","id":7}"#).unwrap_err();
+        assert_eq!((error.code.0, id), (-32600, Some(RequestId::Number(7))));
+        let deep = format!("{{\"id\":1,\"x\":{}{}}}", "[".repeat(1000), "]".repeat(1000));
+        assert_eq!(parse(deep.as_bytes()).unwrap_err().0.code.0, -32700);
+    }
+}

@@ -1,0 +1,213 @@
+//! The MCP server, whatever carries its messages.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use oncegate_sandbox::outcome::Outcome;
+use oncegate_sandbox::{Sandbox, policy};
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, CustomRequest, CustomResult, ErrorCode, ErrorData,
+    Implementation, ListToolsResult, PaginatedRequestParams, ServerConfig, SubscriptionFilter, Tool,
+};
+use rmcp::service::{RequestContext, SubscriptionContext};
+use rmcp::{RoleServer, ServerHandler};
+use serde::Serialize;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::caller::Caller;
+use super::catalog::{Catalog, Entry};
+use super::facts::Facts;
+use super::tools::{STATUS_TOOL, status_tool};
+use super::waiting::Waiting;
+use super::{calling, logs, status};
+
+/// Tools in one page of `tools/list`.
+const PAGE_TOOLS: usize = 100;
+
+const INSTRUCTIONS: &str = "The effects of these tools happen once. After a time-out or a lost answer call again with the \
+                            same arguments: what was done is answered with its first receipt and is not done again.";
+
+/// What all connections share.
+pub(super) struct Shared {
+    pub(super) sandbox: Sandbox,
+    /// Facts that the command line fixes.
+    pub(super) facts: Facts,
+    pub(super) waiting: Waiting,
+    /// Fires when no more calls are taken.
+    pub(super) closing: CancellationToken,
+    /// Fires when guests are not waited for any more.
+    pub(super) stop: CancellationToken,
+    catalog: RwLock<Arc<Catalog>>,
+    changes: watch::Sender<u64>,
+}
+
+impl Shared {
+    pub(super) fn new(sandbox: Sandbox, catalog: Catalog, facts: Facts) -> Self {
+        Self {
+            sandbox,
+            facts,
+            waiting: Waiting::default(),
+            closing: CancellationToken::new(),
+            stop: CancellationToken::new(),
+            catalog: RwLock::new(Arc::new(catalog)),
+            changes: watch::Sender::new(0),
+        }
+    }
+
+    pub(super) fn catalog(&self) -> Arc<Catalog> {
+        Arc::clone(&self.catalog.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Serves other tools from now on, and tells clients that listen.
+    pub(super) fn replace(&self, catalog: Catalog) {
+        *self.catalog.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(catalog);
+        self.changes.send_modify(|count| *count += 1);
+    }
+
+    /// Changes of the tools from now on.
+    pub(super) fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// Whether the tool may do anything for the tenant; without one, or for a tool that reaches nothing, yes.
+    pub(super) fn is_for(&self, entry: &Entry, tenant: Option<&str>) -> bool {
+        let description = &entry.component.description;
+        let reaches = !description.contract.operations.is_empty();
+        let admitted = |tenant| policy::admit(self.sandbox.policy(), &description.digest, tenant).is_ok();
+        !reaches || tenant.is_none_or(admitted)
+    }
+}
+
+/// One connection's server.
+#[derive(Clone)]
+pub(super) struct Server {
+    pub(super) shared: Arc<Shared>,
+    /// The lowest level of logging that the client wants.
+    pub(super) level: Arc<AtomicU8>,
+}
+
+impl Server {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared, level: Arc::new(AtomicU8::new(logs::DEFAULT)) }
+    }
+
+    /// The tools of a caller, by name.
+    fn tools(&self, caller: &Caller) -> BTreeMap<String, Tool> {
+        let catalog = self.shared.catalog();
+        let entries = catalog.tools().into_iter().filter(|entry| self.shared.is_for(entry, caller.tenant()));
+        let tools = entries.map(|entry| entry.tool.clone()).chain([status_tool()]);
+        tools.map(|tool| (tool.name.to_string(), tool)).collect()
+    }
+}
+
+impl ServerHandler for Server {
+    fn get_info(&self) -> ServerConfig {
+        ServerConfig::new(logs::capabilities())
+            .with_server_info(Implementation::new("oncegate", env!("CARGO_PKG_VERSION")))
+            .with_instructions(INSTRUCTIONS)
+    }
+
+    async fn list_tools(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let caller = Caller::of(&context, &self.shared.facts).map_err(protocol_error)?;
+        let after = request.and_then(|request| request.cursor).map(|cursor| read_cursor(&cursor)).transpose()?;
+        let tools = self.tools(&caller).into_iter();
+        let mut tools = tools.filter(|(name, _)| after.as_ref().is_none_or(|after| name > after));
+        let page: Vec<_> = tools.by_ref().take(PAGE_TOOLS).collect();
+        let more = tools.next().is_some();
+        let next = page.last().filter(|_| more).map(|(name, _)| BASE64_URL_SAFE_NO_PAD.encode(name));
+        let tools = page.into_iter().map(|(_, tool)| tool).collect();
+        Ok(ListToolsResult { next_cursor: next, ..ListToolsResult::with_all_items(tools) })
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let caller = match Caller::of(&context, &self.shared.facts) {
+            Ok(caller) => caller,
+            Err(refused) => return answer(&*refused, true),
+        };
+        let arguments = request.arguments.unwrap_or_default();
+        if request.name == STATUS_TOOL {
+            return match status::answer(&self.shared, &caller, &arguments).await {
+                Ok(found) => answer(&found, false),
+                Err(refused) => answer(&*refused, true),
+            };
+        }
+        let catalog = self.shared.catalog();
+        let entry = catalog.tool(&request.name).filter(|entry| self.shared.is_for(entry, caller.tenant()));
+        let Some(entry) = entry else {
+            let name = oncegate_contract::safe_text(&request.name);
+            return Err(ErrorData::invalid_params(format!("there is no tool {name}"), None));
+        };
+        let outcome = calling::call(self, entry, arguments, caller, &context).await;
+        answer(&outcome, outcome.is_error())
+    }
+
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        self.shared.catalog().tool(name).map(|entry| entry.tool.clone())
+    }
+
+    async fn set_level(&self, request: logs::SetLevel, _: RequestContext<RoleServer>) -> Result<(), ErrorData> {
+        self.level.store(logs::level(&request), Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn accepted_subscription_filter(&self, _: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        Some(SubscriptionFilter::builder().tools_list_changed().build())
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        let mut changes = self.shared.changes();
+        loop {
+            tokio::select! {
+                () = context.cancelled() => return Ok(()),
+                () = self.shared.closing.cancelled() => return Ok(()),
+                changed = changes.changed() => {
+                    if changed.is_err() || context.sink().notify_tool_list_changed().await.is_err() {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+
+    /// A request that is none of the protocol's, or has not its form.
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        if request.method == "tools/call" {
+            let text = "`name` must be a text and `arguments` an object";
+            return Err(ErrorData::invalid_params(text, None));
+        }
+        Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, oncegate_contract::safe_text(&request.method), None))
+    }
+}
+
+/// Structured content, and the same as one text.
+fn answer(body: &impl Serialize, is_error: bool) -> Result<CallToolResponse, ErrorData> {
+    let value = serde_json::to_value(body).map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
+    let result = if is_error { CallToolResult::structured_error(value) } else { CallToolResult::structured(value) };
+    Ok(result.into())
+}
+
+fn protocol_error(refused: Box<Outcome>) -> ErrorData {
+    ErrorData::invalid_params(refused.message, None)
+}
+
+fn read_cursor(cursor: &str) -> Result<String, ErrorData> {
+    let bytes = BASE64_URL_SAFE_NO_PAD.decode(cursor).ok();
+    let name = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
+    name.ok_or_else(|| ErrorData::invalid_params("this cursor is none that was given out here", None))
+}

@@ -1,0 +1,151 @@
+//! One call from its checked request to its answer, which may be asked for more than once.
+//!
+//! The guest runs in a task of its own: whoever waits for it may give up and come back.
+
+use std::sync::Arc;
+
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use wasmtime::component::Val;
+
+use crate::call::Call;
+use crate::convert;
+use crate::describe::ToolDescription;
+use crate::guest::{self, Run};
+use crate::host::digest;
+use crate::outcome::{Ended, Outcome};
+use crate::sandbox::Sandbox;
+use crate::wasi::Log;
+
+/// A request that was checked.
+pub struct Prepared {
+    sandbox: Sandbox,
+    call: Arc<Call>,
+    arguments: Vec<Val>,
+}
+
+impl Prepared {
+    pub(crate) fn new(sandbox: Sandbox, call: Arc<Call>, arguments: Vec<Val>) -> Self {
+        Self { sandbox, call, arguments }
+    }
+
+    /// The same for two requests that differ in nothing: component, tool, arguments, context.
+    #[must_use]
+    pub fn identity(&self) -> [u8; 32] {
+        let arguments = self.call.arguments.to_string();
+        let component = &self.call.component.description.digest;
+        let mut parts: Vec<&[u8]> = vec![component, self.call.tool.as_bytes(), arguments.as_bytes()];
+        for (name, value) in &self.call.context {
+            parts.extend([name.as_bytes(), value.as_bytes()]);
+        }
+        digest(&parts)
+    }
+
+    /// Gives the call nothing that sends an effect, or writes.
+    pub(crate) fn only_look(&self) -> Arc<Call> {
+        self.call.only_look();
+        Arc::clone(&self.call)
+    }
+
+    /// The tenant that the call is for; empty where nobody named any.
+    #[must_use]
+    pub fn tenant(&self) -> &str {
+        self.call.tenant()
+    }
+
+    /// Runs the guest.
+    #[must_use]
+    pub fn start(self) -> Running {
+        let log = Log::new(self.call.limits.log_bytes_max);
+        let stop = CancellationToken::new();
+        let task = run(Arc::clone(&self.call), self.arguments, log.clone(), stop.clone());
+        let guest = self.sandbox.host.tasks.spawn(task);
+        Running { sandbox: self.sandbox, call: self.call, guest, ended: None, log, stop }
+    }
+}
+
+/// A call whose guest runs or has run. Dropping it leaves the guest running.
+pub struct Running {
+    sandbox: Sandbox,
+    call: Arc<Call>,
+    guest: JoinHandle<Ended>,
+    ended: Option<Ended>,
+    log: Log,
+    stop: CancellationToken,
+}
+
+impl Running {
+    /// Waits until the guest has ended; may be dropped and asked again.
+    pub async fn ended(&mut self) {
+        if self.ended.is_none() {
+            let joined = (&mut self.guest).await;
+            self.ended =
+                Some(joined.unwrap_or_else(|_| Ended::Trapped("the host failed while running it".to_owned())));
+        }
+    }
+
+    /// Whether the guest has ended.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.ended.is_some() || self.guest.is_finished()
+    }
+
+    /// What the agent is told now, from the rows of the effects that the guest asked for.
+    pub async fn outcome(&mut self) -> Outcome {
+        if self.guest.is_finished() {
+            self.ended().await;
+        }
+        self.sandbox.outcome(&self.call, self.ended.clone().unwrap_or(Ended::Running)).await
+    }
+
+    /// Ends the guest at once. No effect is dispatched after this; one that was goes on.
+    pub fn stop(&self) {
+        self.stop.cancel();
+    }
+
+    /// Effects that the guest has asked for until now.
+    #[must_use]
+    pub fn effects_asked(&self) -> usize {
+        self.call.asked().len()
+    }
+
+    /// What the guest printed, and how many bytes more than are kept.
+    #[must_use]
+    pub fn printed(&self) -> (String, u64) {
+        self.log.text()
+    }
+}
+
+async fn run(call: Arc<Call>, arguments: Vec<Val>, log: Log, stop: CancellationToken) -> Ended {
+    let Some((tool, description)) = call.component.tool(&call.tool) else {
+        return Ended::Trapped("there is no such tool".to_owned());
+    };
+    let component = Arc::clone(&call.component);
+    let ended = tokio::select! {
+        biased;
+        () = stop.cancelled() => None,
+        ended = guest::run(&component, tool, Arc::clone(&call), arguments, &log) => Some(ended),
+    };
+    call.close();
+    let (text, swallowed) = log.text();
+    if !text.is_empty() {
+        tracing::info!(tool = %call.tool, swallowed, output = %text, "the guest printed");
+    }
+    match ended {
+        None => Ended::Trapped("the caller cancelled it".to_owned()),
+        Some(Run::Returned(values)) => returned(&values, description, call.limits.result_bytes_max),
+        Some(Run::Trapped(why)) => Ended::Trapped(oncegate_contract::safe_text(&why)),
+        Some(Run::Limit(name)) => Ended::Limit(name.to_owned()),
+    }
+}
+
+fn returned(values: &[Val], description: &ToolDescription, max: usize) -> Ended {
+    let fits = |value: &serde_json::Value| value.to_string().len() <= max;
+    match convert::result_to_json(values, description) {
+        Err(error) if error.too_large => Ended::Limit("result".to_owned()),
+        Err(error) => Ended::Trapped(error.to_string()),
+        Ok(convert::ToolResult::Ok(value)) if fits(&value) => Ended::Returned(value),
+        Ok(convert::ToolResult::Err(value)) if fits(&value) => Ended::Failed(value),
+        Ok(_) => Ended::Limit("result".to_owned()),
+    }
+}
