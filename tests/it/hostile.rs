@@ -36,7 +36,7 @@ const HEADERS: &[&str] = &[
     "x-trace",
 ];
 
-fn guest() -> Guest {
+pub(crate) fn guest() -> Guest {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     let built = std::env::var_os("ONCEGATE_GUESTS").map_or_else(|| root.join("../target/guests"), PathBuf::from);
     Guest {

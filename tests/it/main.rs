@@ -38,6 +38,7 @@ mod rephrase;
 mod retention;
 mod senders;
 mod sequence;
+mod serve;
 mod settling;
 mod tidy;
 mod triggers;

@@ -9,5 +9,6 @@ pub mod faults;
 pub mod harness;
 pub mod killat;
 pub mod localstripe;
+pub mod mcp;
 pub mod provider;
 pub mod shim;

@@ -3,6 +3,7 @@
 pub(crate) mod decide;
 pub(crate) mod permit;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
@@ -104,7 +105,7 @@ pub(crate) struct Call {
 
 #[derive(Debug, ClapArgs)]
 #[command(
-    after_help = "Over standard input and output until the client closes them. Files in a folder are served as they come and go.\n\nExample:\n  oncegate serve refunds.wasm tools/ --context tenant=acme"
+    after_help = "Over standard input and output until the client closes them. Files in a folder are served as they come and go.\n\nExamples:\n  oncegate serve refunds.wasm tools/ --context tenant=acme\n  oncegate serve tools/ --http 127.0.0.1:8080"
 )]
 pub(crate) struct Serve {
     /// Components, and folders of them
@@ -116,6 +117,21 @@ pub(crate) struct Serve {
     /// Name tools `component.tool`
     #[arg(long)]
     pub(crate) prefix: bool,
+    /// Serve streamable HTTP at http://ADDR/mcp, to those with a token of `oncegate token`
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) http: Option<SocketAddr>,
+    /// With --http: another name under which clients reach it
+    #[arg(long, value_name = "HOST[:PORT]")]
+    pub(crate) host: Vec<String>,
+    /// With --http: a web page's origin that may call it, such as https://app.example:443
+    #[arg(long, value_name = "ORIGIN")]
+    pub(crate) origin: Vec<String>,
+    /// With --http: the URL that clients know it by
+    #[arg(long, value_name = "URL")]
+    pub(crate) public_url: Option<String>,
+    /// With --http: who gives out tokens, told to clients as RFC 9728 says; a gateway in front checks them
+    #[arg(long, value_name = "URL")]
+    pub(crate) authorization_server: Vec<String>,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -6,6 +6,7 @@ mod caller;
 mod calling;
 mod catalog;
 mod facts;
+mod http;
 mod lines;
 mod logs;
 mod server;
@@ -51,13 +52,33 @@ pub(crate) async fn run(home: &Home, args: Serve) -> anyhow::Result<Exit> {
         tokio::spawn(look(Arc::clone(&shared), shelf));
     }
     tokio::spawn(end(Arc::clone(&shared)));
-    let served = stdio::run(&shared).await;
+    let served = match http_options(&args)? {
+        Some(options) => http::run(home, &shared, options).await,
+        None => stdio::run(&shared).await,
+    };
     shared.closing.cancel();
     sandbox.close();
     shared.stop.cancel();
     shared.waiting.stop_all();
     finish(&sandbox).await;
     served.map(|()| Exit::Ok)
+}
+
+fn http_options(args: &Serve) -> anyhow::Result<Option<http::Options>> {
+    let only_http = !args.host.is_empty() || !args.origin.is_empty() || !args.authorization_server.is_empty();
+    let Some(address) = args.http else {
+        if only_http || args.public_url.is_some() {
+            return Err(usage("--host, --origin, --public-url and --authorization-server are for --http"));
+        }
+        return Ok(None);
+    };
+    Ok(Some(http::Options {
+        address,
+        hosts: args.host.clone(),
+        origins: args.origin.clone(),
+        resource: args.public_url.clone(),
+        authorization_servers: args.authorization_server.clone(),
+    }))
 }
 
 /// The command line is a source like others: the policy says what it may give.

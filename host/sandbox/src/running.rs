@@ -79,8 +79,7 @@ impl Running {
     pub async fn ended(&mut self) {
         if self.ended.is_none() {
             let joined = (&mut self.guest).await;
-            self.ended =
-                Some(joined.unwrap_or_else(|_| Ended::Trapped("the host failed while running it".to_owned())));
+            self.ended = Some(joined.unwrap_or_else(|_| Ended::Trapped("the host failed while running it".to_owned())));
         }
     }
 

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use oncegate_ledger::state::{Effect, StateTag};
 use oncegate_ledger::{PAGE_MAX, StreamId, StreamKind};
 
+use crate::Loaded;
 use crate::host::Book;
 use crate::outcome::{EffectView, Outcome};
 use crate::sandbox::{CallRequest, Sandbox, view};
-use crate::Loaded;
 
 /// Rows that one question reads: some seconds on a busy machine. What lies behind them is found by the
 /// tool's arguments.
@@ -116,7 +116,5 @@ fn fits(row: &Effect, wanted: &Wanted, parts: &[String]) -> bool {
         return false;
     };
     let words: BTreeSet<&str> = row.label().split(' ').skip(1).collect();
-    *tenant == wanted.tenant
-        && wanted.tools.contains(tool)
-        && parts.iter().all(|part| words.contains(part.as_str()))
+    *tenant == wanted.tenant && wanted.tools.contains(tool) && parts.iter().all(|part| words.contains(part.as_str()))
 }

@@ -146,7 +146,16 @@ impl Running {
         self.collect(status)
     }
 
-    /// Waits for the end.
+    /// Waits for the end so long from now.
+    ///
+    /// # Errors
+    /// See [`Running::wait`].
+    pub fn wait_more(self, within: Duration) -> Result<Run> {
+        let until = self.started.elapsed() + within;
+        self.wait(until)
+    }
+
+    /// Waits for the end, so long from the start.
     ///
     /// # Errors
     /// It does not come in that time; the program is killed then.

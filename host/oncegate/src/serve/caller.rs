@@ -28,6 +28,8 @@ pub(super) struct Caller {
     pub(super) given: Vec<(Setter, Facts)>,
     /// How soon it wants an answer.
     pub(super) within: Option<Duration>,
+    /// The tenant that its token is for, over HTTP.
+    pub(super) tenant: Option<String>,
     /// Whether a closed stream means that nobody wants the answer any more.
     pub(super) cancels: bool,
 }
@@ -43,6 +45,7 @@ impl Caller {
             fixed: serve.clone(),
             given: vec![(Setter::Meta, facts::of_meta(meta.get(facts::META_KEY))?)],
             within: meta.get(WITHIN_KEY).and_then(Value::as_u64).map(Duration::from_millis),
+            tenant: None,
             cancels: true,
         };
         if let Some(parts) = context.extensions.get::<http::request::Parts>() {
@@ -64,17 +67,15 @@ impl Caller {
         self.within = within.map(Duration::from_millis).or(self.within);
         let Some(identity) = parts.extensions.get::<Identity>() else { return Ok(()) };
         for (name, value) in identity.facts() {
+            if name == "tenant" {
+                self.tenant = Some(value.clone());
+            }
             if self.fixed.insert(name.clone(), value.clone()).is_some_and(|before| before != value) {
                 let message = format!("The token is for another {name} than this server; nothing was sent.");
                 return Err(Box::new(Outcome::refused(Code::EffectNotPermitted, message)));
             }
         }
         Ok(())
-    }
-
-    /// The tenant that is fixed for the caller.
-    pub(super) fn tenant(&self) -> Option<&str> {
-        self.fixed.get("tenant").map(String::as_str)
     }
 }
 

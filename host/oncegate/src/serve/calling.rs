@@ -33,8 +33,7 @@ pub(super) async fn call(
         Ok(facts) => facts,
         Err(refused) => return *refused,
     };
-    let request =
-        CallRequest { tool: entry.function.clone(), arguments: Value::Object(arguments), context: facts };
+    let request = CallRequest { tool: entry.function.clone(), arguments: Value::Object(arguments), context: facts };
     let prepared = match shared.sandbox.prepare(&entry.component, request) {
         Ok(prepared) => prepared,
         Err(refused) => return *refused,

@@ -55,7 +55,10 @@ pub(super) fn join(rules: &ContextRules, fixed: &Facts, given: &[(Setter, Facts)
             }
             if !rules.may_set(name, *setter) {
                 let place = place(*setter);
-                return Err(refused(Code::EffectNotPermitted, format!("The fact {name} is not taken from {place} here")));
+                return Err(refused(
+                    Code::EffectNotPermitted,
+                    format!("The fact {name} is not taken from {place} here"),
+                ));
             }
             if facts.insert(name.clone(), value.clone()).is_some_and(|before| before != *value) {
                 let text = format!("The fact {name} is said to be two different things");

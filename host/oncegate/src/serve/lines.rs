@@ -224,8 +224,8 @@ fn parse(line: &[u8]) -> Result<Option<Box<ClientJsonRpcMessage>>, Refusal> {
     if line.iter().all(u8::is_ascii_whitespace) {
         return Ok(None);
     }
-    let json: Value =
-        serde_json::from_slice(line).map_err(|error| (ErrorData::parse_error(format!("no JSON: {error}"), None), None))?;
+    let json: Value = serde_json::from_slice(line)
+        .map_err(|error| (ErrorData::parse_error(format!("no JSON: {error}"), None), None))?;
     let id = json.get("id").cloned().and_then(|id| serde_json::from_value::<RequestId>(id).ok());
     let called = json.get("method").is_some();
     match serde_json::from_value(json) {

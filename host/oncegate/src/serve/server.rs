@@ -73,7 +73,7 @@ impl Shared {
         self.changes.subscribe()
     }
 
-    /// Whether the tool may do anything for the tenant; without one, or for a tool that reaches nothing, yes.
+    /// Whether a token's tenant may know of the tool: those that the policy lets do nothing are not shown to it.
     pub(super) fn is_for(&self, entry: &Entry, tenant: Option<&str>) -> bool {
         let description = &entry.component.description;
         let reaches = !description.contract.operations.is_empty();
@@ -98,7 +98,7 @@ impl Server {
     /// The tools of a caller, by name.
     fn tools(&self, caller: &Caller) -> BTreeMap<String, Tool> {
         let catalog = self.shared.catalog();
-        let entries = catalog.tools().into_iter().filter(|entry| self.shared.is_for(entry, caller.tenant()));
+        let entries = catalog.tools().into_iter().filter(|entry| self.shared.is_for(entry, caller.tenant.as_deref()));
         let tools = entries.map(|entry| entry.tool.clone()).chain([status_tool()]);
         tools.map(|tool| (tool.name.to_string(), tool)).collect()
     }
@@ -144,7 +144,7 @@ impl ServerHandler for Server {
             };
         }
         let catalog = self.shared.catalog();
-        let entry = catalog.tool(&request.name).filter(|entry| self.shared.is_for(entry, caller.tenant()));
+        let entry = catalog.tool(&request.name).filter(|entry| self.shared.is_for(entry, caller.tenant.as_deref()));
         let Some(entry) = entry else {
             let name = oncegate_contract::safe_text(&request.name);
             return Err(ErrorData::invalid_params(format!("there is no tool {name}"), None));

@@ -75,7 +75,7 @@ async fn by_arguments(
     facts: Facts,
 ) -> Result<Found, Box<Outcome>> {
     let catalog = shared.catalog();
-    let entry = catalog.tool(tool).filter(|entry| shared.is_for(entry, caller.tenant()));
+    let entry = catalog.tool(tool).filter(|entry| shared.is_for(entry, caller.tenant.as_deref()));
     let entry = entry.ok_or_else(|| invalid(format!("There is no tool {}.", oncegate_contract::safe_text(tool))))?;
     let request = CallRequest { tool: entry.function.clone(), arguments: Value::Object(arguments), context: facts };
     shared.sandbox.status_of_call(&entry.component, request).await
@@ -89,7 +89,7 @@ async fn by_identifiers(
     facts: &Facts,
 ) -> Result<Found, Box<Outcome>> {
     let catalog = shared.catalog();
-    let entries = catalog.tools().into_iter().filter(|entry| shared.is_for(entry, caller.tenant()));
+    let entries = catalog.tools().into_iter().filter(|entry| shared.is_for(entry, caller.tenant.as_deref()));
     let named = entries.filter(|entry| tool.as_ref().is_none_or(|tool| *tool == entry.tool.name));
     let tools: BTreeSet<String> = named.map(|entry| entry.function.clone()).collect();
     let tenant = facts.get("tenant").cloned().or_else(|| only_tenant(shared));

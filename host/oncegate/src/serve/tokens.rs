@@ -99,7 +99,13 @@ impl Tokens {
     }
 
     /// Makes a token and returns its text, which is kept nowhere.
-    pub(crate) fn add(&self, name: Option<String>, tenant: String, permit: Option<String>, made: String) -> anyhow::Result<(String, Token)> {
+    pub(crate) fn add(
+        &self,
+        name: Option<String>,
+        tenant: String,
+        permit: Option<String>,
+        made: String,
+    ) -> anyhow::Result<(String, Token)> {
         let mut bytes = [0; 32];
         rand::rng().fill_bytes(&mut bytes);
         let text = format!("{PREFIX}{}", BASE64_URL_SAFE_NO_PAD.encode(bytes));

@@ -1,0 +1,59 @@
+//! Agents over MCP: whatever a client does, each effect happens once, and its first receipt is told.
+
+mod ending;
+mod folders;
+mod hostile_clients;
+mod http;
+mod listing;
+mod repeats;
+mod several;
+mod status;
+
+use std::process::Command;
+
+use oncegate_tests::harness::{Harness, TENANT};
+use oncegate_tests::mcp::Stdio;
+use serde_json::Value;
+
+const TOOL: &str = "issue-refund";
+
+/// `oncegate serve COMPONENT --context tenant=acme`, not yet started.
+fn command(harness: &Harness) -> Command {
+    let mut command = harness.command();
+    command.arg("serve").arg(harness.component()).args(["--context", &format!("tenant={TENANT}")]);
+    command
+}
+
+fn start(harness: &Harness) -> Stdio {
+    Stdio::start(&mut command(harness)).unwrap()
+}
+
+fn refunds(harness: &Harness) -> usize {
+    harness.provider().count("refund").unwrap()
+}
+
+/// The answer's object, which must be the same as its only text.
+#[track_caller]
+fn told(result: &Value) -> &Value {
+    let told = &result["structuredContent"];
+    let content = result["content"].as_array().unwrap();
+    assert_eq!(content.len(), 1, "{result:#}");
+    let text: Value = serde_json::from_str(content[0]["text"].as_str().unwrap()).unwrap();
+    assert_eq!(text, *told, "{result:#}");
+    let failed = matches!(told["status"].as_str(), Some("failed" | "refused"));
+    assert_eq!(result["isError"], failed, "{result:#}");
+    told
+}
+
+#[track_caller]
+fn receipt(result: &Value) -> String {
+    let told = told(result);
+    assert!(matches!(told["status"].as_str(), Some("done" | "already_done")), "{told:#}");
+    told["effects"][0]["receipt"].as_str().unwrap().to_owned()
+}
+
+#[track_caller]
+fn is_replay(result: &Value, first: &str) {
+    assert_eq!(told(result)["status"], "already_done", "{result:#}");
+    assert_eq!(receipt(result), first);
+}
