@@ -6,6 +6,7 @@ mod hostile_clients;
 mod http;
 mod listing;
 mod repeats;
+mod sdk;
 mod several;
 mod status;
 

@@ -11,4 +11,5 @@ pub mod killat;
 pub mod localstripe;
 pub mod mcp;
 pub mod provider;
+pub mod python;
 pub mod shim;

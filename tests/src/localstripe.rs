@@ -3,9 +3,7 @@
 //! It takes form bodies, a Bearer key and metadata as Stripe does, and lists refunds by charge. It
 //! ignores `Idempotency-Key` and how much of a charge is left, so it shows every duplicate.
 
-use std::fs::{self, File};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -13,6 +11,7 @@ use serde_json::Value;
 
 use crate::client::Client;
 use crate::harness::Running;
+use crate::python;
 
 const PACKAGE: &str = "localstripe==1.15.10";
 /// Any key with this start is taken.
@@ -42,7 +41,7 @@ impl Localstripe {
     /// # Errors
     /// There is no Python, no registry, or it does not start.
     pub fn start() -> Result<Self> {
-        let python = install().context("localstripe cannot be installed")?;
+        let python = python::install("venv", PACKAGE).context("localstripe cannot be installed")?;
         let running = Running::start(Command::new(python).args(["-c", SERVE]))?;
         let port = running.read_line(READY_WITHIN).context("localstripe did not start")?;
         Ok(Self { _running: running, url: format!("http://127.0.0.1:{port}") })
@@ -96,31 +95,4 @@ impl Localstripe {
 
 fn text<'a>(object: &'a Value, name: &str) -> Result<&'a str> {
     object[name].as_str().with_context(|| format!("localstripe's answer has no `{name}`: {object}"))
-}
-
-/// The Python that has it. Tests run side by side: the first installs, the others wait.
-fn install() -> Result<PathBuf> {
-    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target");
-    fs::create_dir_all(&target)?;
-    let lock = File::create(target.join("venv.lock"))?;
-    lock.lock()?;
-    let venv = target.join("venv");
-    let python = venv.join("bin/python");
-    let installed = venv.join(PACKAGE);
-    if installed.exists() {
-        return Ok(python);
-    }
-    run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&venv))?;
-    run(Command::new(&python).args(["-m", "pip", "install", "--quiet", PACKAGE]))?;
-    File::create(installed)?;
-    Ok(python)
-}
-
-fn run(command: &mut Command) -> Result<()> {
-    let output = command.stdin(Stdio::null()).output();
-    let output = output.with_context(|| format!("cannot start {:?}", command.get_program()))?;
-    if !output.status.success() {
-        bail!("{command:?}: {}", String::from_utf8_lossy(&output.stderr));
-    }
-    Ok(())
 }

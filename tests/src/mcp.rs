@@ -2,6 +2,7 @@
 //! message as it was written, which a real client does not.
 
 pub mod http;
+pub mod sdk;
 
 use std::process::Command;
 use std::time::{Duration, Instant};

@@ -20,10 +20,9 @@ fn servers_and_calls_at_once_make_each_refund_once() {
         let mut client = start(&harness);
         returns().map(|id| receipt(&client.call(TOOL, &refund(&id, who)).unwrap())).collect::<Vec<_>>()
     };
-    let web = || {
-        let client = service.client(&token);
-        returns().map(|id| receipt(&client.call(NEWER, TOOL, &refund(&id, "web")).unwrap())).collect::<Vec<_>>()
-    };
+    let client = service.client(&token);
+    let web =
+        || returns().map(|id| receipt(&client.call(NEWER, TOOL, &refund(&id, "web")).unwrap())).collect::<Vec<_>>();
     let all = thread::scope(|scope| {
         let mut servers: Vec<_> = ["desk", "framework"].map(|who| scope.spawn(move || stdio(who))).into();
         servers.push(scope.spawn(web));

@@ -50,7 +50,8 @@ pub(super) async fn call(
         logs::send(server, context, &entry.tool.name, running.printed()).await;
     }
     let outcome = running.outcome().await;
-    if outcome.status == Status::Pending && wanted {
+    // Also a guest that runs on after a refusal: whoever ends the process has to find it.
+    if wanted && (outcome.status == Status::Pending || !running.is_over()) {
         shared.waiting.keep(identity, running);
     }
     outcome

@@ -227,11 +227,11 @@ fn parse(line: &[u8]) -> Result<Option<Box<ClientJsonRpcMessage>>, Refusal> {
     let json: Value = serde_json::from_slice(line)
         .map_err(|error| (ErrorData::parse_error(format!("no JSON: {error}"), None), None))?;
     let id = json.get("id").cloned().and_then(|id| serde_json::from_value::<RequestId>(id).ok());
-    let called = json.get("method").is_some();
+    let asks_nothing = json.get("method").is_some() && json.get("id").is_none();
     match serde_json::from_value(json) {
         Ok(message) => Ok(Some(Box::new(message))),
-        // Notifications that nobody knows ask for no answer.
-        Err(_) if called && id.is_none() => Ok(None),
+        // A notification that nobody knows wants no answer.
+        Err(_) if asks_nothing => Ok(None),
         Err(_) => Err((ErrorData::invalid_request("this is no message of MCP", None), id)),
     }
 }
@@ -317,6 +317,8 @@ mod tests {
         assert_eq!((error.code.0, id), (-32700, None));
         let (error, id) = parse(br#"{"jsonrpc":"2.0","id":7}"#).unwrap_err();
         assert_eq!((error.code.0, id), (-32600, Some(RequestId::Number(7))));
+        let (error, id) = parse(br#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#).unwrap_err();
+        assert_eq!((error.code.0, id), (-32600, None));
         let deep = format!("{{\"id\":1,\"x\":{}{}}}", "[".repeat(1000), "]".repeat(1000));
         assert_eq!(parse(deep.as_bytes()).unwrap_err().0.code.0, -32700);
     }

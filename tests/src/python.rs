@@ -1,0 +1,37 @@
+//! Programs of others from PyPI, each in a virtual environment of its own under `target`.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+/// The Python that has the package. Tests run side by side: the first installs, the others wait.
+///
+/// # Errors
+/// There is no Python or no registry.
+pub fn install(name: &str, package: &str) -> Result<PathBuf> {
+    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target");
+    fs::create_dir_all(&target)?;
+    let lock = File::create(target.join(format!("{name}.lock")))?;
+    lock.lock()?;
+    let venv = target.join(name);
+    let python = venv.join("bin/python");
+    let installed = venv.join(package);
+    if installed.exists() {
+        return Ok(python);
+    }
+    run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&venv))?;
+    run(Command::new(&python).args(["-m", "pip", "install", "--quiet", package]))?;
+    File::create(installed)?;
+    Ok(python)
+}
+
+fn run(command: &mut Command) -> Result<()> {
+    let output = command.stdin(Stdio::null()).output();
+    let output = output.with_context(|| format!("cannot start {:?}", command.get_program()))?;
+    if !output.status.success() {
+        bail!("{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(())
+}
