@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oncegate_sandbox::policy::Setter;
-use oncegate_sandbox::{DRAIN_MAX, Sandbox};
+use oncegate_sandbox::{DRAIN_MAX, LOOKS_MAX, Rounds, Sandbox};
 
 use crate::args::Serve;
 use crate::commands::call;
@@ -32,6 +32,8 @@ use server::Shared;
 
 /// How often folders are looked at: a file is served when two looks see the same of it.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// How often effects that stopped senders left open are looked for; each has its own growing pause.
+const SETTLE_EVERY: Duration = Duration::from_secs(2);
 /// Over and above `answer-within`, what an answer takes to be written.
 const ANSWER_SLACK: Duration = Duration::from_secs(1);
 
@@ -52,10 +54,12 @@ pub(crate) async fn run(home: &Home, args: Serve) -> anyhow::Result<Exit> {
         tokio::spawn(look(Arc::clone(&shared), shelf));
     }
     tokio::spawn(end(Arc::clone(&shared)));
+    let settling = tokio::spawn(settle(Arc::clone(&shared)));
     let served = match http_options(&args)? {
         Some(options) => http::run(home, &shared, options).await,
         None => stdio::run(&shared).await,
     };
+    settling.abort();
     shared.closing.cancel();
     sandbox.close();
     shared.stop.cancel();
@@ -105,6 +109,22 @@ async fn look(shared: Arc<Shared>, mut shelf: Shelf) {
         shelf = back;
         if let Some(catalog) = catalog {
             shared.replace(catalog);
+        }
+    }
+}
+
+/// Finds out what senders that have stopped left open, for as long as calls are taken.
+async fn settle(shared: Arc<Shared>) {
+    let mut rounds = Rounds::default();
+    loop {
+        tokio::time::sleep(SETTLE_EVERY).await;
+        match shared.sandbox.settle_open(&mut rounds, LOOKS_MAX).await {
+            Ok(looked) if looked.is_empty() => {}
+            Ok(looked) => {
+                let open = looked.iter().filter(|one| one.is_open()).count();
+                tracing::info!(looked = looked.len(), open, "what stopped senders left open");
+            }
+            Err(why) => tracing::debug!(%why, "what stopped senders left open was not looked at"),
         }
     }
 }

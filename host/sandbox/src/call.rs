@@ -8,7 +8,6 @@ use oncegate_contract::{Contract, EffectClass, Fetched, FieldError, Operation, S
 use crate::host::Host;
 use crate::limits::{LOOKUP_BYTES_MAX, Limits};
 use crate::load::Loaded;
-use crate::look;
 use crate::lookup;
 use crate::outcome::Code;
 use crate::perform;
@@ -233,7 +232,7 @@ impl Call {
     pub(crate) async fn perform(call: &Arc<Self>, name: &str, given: Vec<(String, Value)>) -> Result<Reply, Stop> {
         let mut asked = Asked { key: None, before: None, reworded: false, stop: None, instead: None };
         let ended = match call.count_host_call() {
-            Ok(()) if call.progress().only_looks => look::look(call, name, &given, &mut asked).await,
+            Ok(()) if call.only_looks() => perform::look(call, name, &given, &mut asked).await,
             Ok(()) => perform::perform(call, name, &given, &mut asked).await,
             Err(stop) => Err(stop),
         };
@@ -318,6 +317,10 @@ impl Call {
     /// From now on effects are looked up and not performed.
     pub(crate) fn only_look(&self) {
         self.progress().only_looks = true;
+    }
+
+    fn only_looks(&self) -> bool {
+        self.progress().only_looks
     }
 
     /// No effect is dispatched after this; what is on its way is not touched.

@@ -18,7 +18,6 @@ pub mod host;
 pub mod http;
 pub mod limits;
 mod load;
-mod look;
 mod lookup;
 pub mod outcome;
 mod perform;

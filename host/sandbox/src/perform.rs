@@ -12,6 +12,7 @@ mod ensure;
 mod former;
 mod gates;
 mod identity;
+mod look;
 mod permit;
 mod pins;
 mod plan;
@@ -38,6 +39,7 @@ use crate::{replay, settle::Settled};
 use former::Former;
 pub(crate) use gates::Passage;
 pub(crate) use identity::key_of;
+pub(crate) use look::look;
 use pins::Pin;
 
 /// Times a row is looked at again within one request; each time something was learnt.
