@@ -137,6 +137,8 @@ fn a_web_page_or_another_name_is_refused() {
     assert_eq!(request(own, ""), 200);
     assert_eq!(request(own, "Origin: https://evil.example\r\n"), 403);
     assert_eq!(request(own, "Origin: null\r\n"), 403);
+    assert_eq!(request(own, "Origin: http://127.0.0.1:1\r\n"), 403);
+    assert_eq!(request(own, &format!("Origin: http://{own}\r\n")), 200);
     assert_eq!(request("rebound.example", ""), 403);
 }
 

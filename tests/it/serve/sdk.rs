@@ -4,7 +4,6 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use oncegate_tests::harness::Harness;
 use oncegate_tests::mcp::ANSWER_WITHIN;
 use oncegate_tests::mcp::http::{NEWER, Server};
 use oncegate_tests::mcp::sdk::Sdk;

@@ -99,7 +99,6 @@ async fn progress(
     let asked = running.effects_asked();
     let Some(token) = token.filter(|_| asked > told) else { return told };
     // Counts of effects are far below the integers that a float has.
-    #[expect(clippy::cast_precision_loss, reason = "a count of effects of one call")]
     let progress = ProgressNotificationParam::new(token.clone(), asked as f64);
     if let Err(error) = context.peer.notify_progress(progress).await {
         tracing::debug!(%error, "progress was not told");

@@ -138,7 +138,8 @@ impl Lines {
         };
         match parse(&bytes) {
             Ok(message) => self.admit(*message?).await,
-            Err((error, id)) => {
+            Err(refusal) => {
+                let (error, id) = *refusal;
                 self.refuse(error, id).await;
                 None
             }
@@ -217,22 +218,24 @@ impl Transport<RoleServer> for Lines {
     }
 }
 
-type Refusal = (ErrorData, Option<RequestId>);
+/// What the client is told of a line, and under which id.
+type Refusal = Box<(ErrorData, Option<RequestId>)>;
 
 /// A message; none for what may be ignored.
 fn parse(line: &[u8]) -> Result<Option<Box<ClientJsonRpcMessage>>, Refusal> {
     if line.iter().all(u8::is_ascii_whitespace) {
         return Ok(None);
     }
+    let refusal = |error: ErrorData, id: Option<RequestId>| Box::new((error, id));
     let json: Value = serde_json::from_slice(line)
-        .map_err(|error| (ErrorData::parse_error(format!("no JSON: {error}"), None), None))?;
+        .map_err(|error| refusal(ErrorData::parse_error(format!("no JSON: {error}"), None), None))?;
     let id = json.get("id").cloned().and_then(|id| serde_json::from_value::<RequestId>(id).ok());
     let asks_nothing = json.get("method").is_some() && json.get("id").is_none();
     match serde_json::from_value(json) {
         Ok(message) => Ok(Some(Box::new(message))),
         // A notification that nobody knows wants no answer.
         Err(_) if asks_nothing => Ok(None),
-        Err(_) => Err((ErrorData::invalid_request("this is no message of MCP", None), id)),
+        Err(_) => Err(refusal(ErrorData::invalid_request("this is no message of MCP", None), id)),
     }
 }
 
@@ -313,11 +316,11 @@ mod tests {
     fn what_is_no_message_is_told_so() {
         assert!(parse(b" \r\n").unwrap().is_none());
         assert!(parse(br#"{"jsonrpc":"2.0","method":"notifications/strange"}"#).is_ok());
-        let (error, id) = parse(b"{").unwrap_err();
+        let (error, id) = *parse(b"{").unwrap_err();
         assert_eq!((error.code.0, id), (-32700, None));
-        let (error, id) = parse(br#"{"jsonrpc":"2.0","id":7}"#).unwrap_err();
+        let (error, id) = *parse(br#"{"jsonrpc":"2.0","id":7}"#).unwrap_err();
         assert_eq!((error.code.0, id), (-32600, Some(RequestId::Number(7))));
-        let (error, id) = parse(br#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#).unwrap_err();
+        let (error, id) = *parse(br#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#).unwrap_err();
         assert_eq!((error.code.0, id), (-32600, None));
         let deep = format!("{{\"id\":1,\"x\":{}{}}}", "[".repeat(1000), "]".repeat(1000));
         assert_eq!(parse(deep.as_bytes()).unwrap_err().0.code.0, -32700);
