@@ -1,5 +1,6 @@
 //! Agents over MCP: whatever a client does, each effect happens once, and its first receipt is told.
 
+mod conformance;
 mod ending;
 mod folders;
 mod hostile_clients;

@@ -1,6 +1,7 @@
 //! A small MCP client of our own over standard input and output, revision 2025-11-25: it shows each
 //! message as it was written, which a real client does not.
 
+pub mod conformance;
 pub mod http;
 pub mod sdk;
 

@@ -1,6 +1,8 @@
 //! Over HTTP: who is let in, for whom, and that nothing is lost when a client or the server goes.
 
-use std::net::Shutdown;
+use std::fs;
+use std::io::Read;
+use std::net::{Shutdown, TcpStream};
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -262,4 +264,35 @@ fn who_gives_out_tokens_is_told_as_rfc_9728_says() {
     assert_eq!((status, &document["resource"]), (200, &json!("https://tools.example/mcp")));
     assert_eq!(document["authorization_servers"], json!(["https://login.example"]));
     assert_eq!(get("/mcp").0, 401);
+}
+
+fn read_until(stream: &mut TcpStream, text: &str) {
+    stream.set_read_timeout(Some(ANSWER_WITHIN)).unwrap();
+    let mut read = Vec::new();
+    while !String::from_utf8_lossy(&read).contains(text) {
+        let mut bytes = [0; 4096];
+        let count = stream.read(&mut bytes).unwrap();
+        assert_ne!(count, 0, "the stream ended: {}", String::from_utf8_lossy(&read));
+        read.extend_from_slice(&bytes[..count]);
+    }
+}
+
+#[test]
+fn who_listens_is_told_of_changes_and_of_the_end() {
+    let harness = Harness::new("refunds").unwrap();
+    let folder = harness.folder().join("tools");
+    fs::create_dir(&folder).unwrap();
+    let token = token(&harness, "acme");
+    let server = Server::start(harness.command().arg("serve").arg(&folder)).unwrap();
+    let client = server.client(&token);
+    let listen = json!({ "notifications": { "toolsListChanged": true } });
+    let mut stream = client.leave_open(&client.request(NEWER, "subscriptions/listen", &listen)).unwrap();
+    read_until(&mut stream, "notifications/subscriptions/acknowledged");
+    fs::copy(harness.component(), folder.join("refunds.wasm")).unwrap();
+    read_until(&mut stream, "notifications/tools/list_changed");
+    receipt(&client.call(NEWER, TOOL, &refund("R-1", "broken")).unwrap());
+    let sent = Command::new("kill").args(["-TERM", &server.pid().to_string()]).status().unwrap();
+    assert!(sent.success());
+    read_until(&mut stream, "\"result\"");
+    assert_eq!(server.wait(ANSWER_WITHIN).unwrap().code, Some(0));
 }

@@ -116,7 +116,7 @@ impl ServerHandler for Server {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let caller = Caller::of(&context, &self.shared.facts).map_err(protocol_error)?;
+        let caller = Caller::of(&context, &self.shared.facts).map_err(|refused| protocol_error(&refused))?;
         let after = request.and_then(|request| request.cursor).map(|cursor| read_cursor(&cursor)).transpose()?;
         let tools = self.tools(&caller).into_iter();
         let mut tools = tools.filter(|(name, _)| after.as_ref().is_none_or(|after| name > after));
@@ -202,8 +202,8 @@ fn answer(body: &impl Serialize, is_error: bool) -> Result<CallToolResponse, Err
     Ok(result.into())
 }
 
-fn protocol_error(refused: Box<Outcome>) -> ErrorData {
-    ErrorData::invalid_params(refused.message, None)
+fn protocol_error(refused: &Outcome) -> ErrorData {
+    ErrorData::invalid_params(refused.message.clone(), None)
 }
 
 fn read_cursor(cursor: &str) -> Result<String, ErrorData> {
