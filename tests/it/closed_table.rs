@@ -13,8 +13,10 @@ use std::thread;
 use std::time::Duration;
 
 use oncegate_ledger::{Append, Event, Expect, StreamKind};
+use oncegate_tests::client::Client;
 use oncegate_tests::harness::{Harness, Options};
 use oncegate_tests::killat::{Call, KillPoint};
+use oncegate_tests::provider::Provider;
 use oncegate_tests::provider::domains::{Dedupe, Settings};
 use oncegate_tests::provider::mode::Mode;
 use serde_json::json;
@@ -194,11 +196,7 @@ fn behind_a_relay() -> (Harness, Relay, TempDir) {
     let (guest, folder) = changed(&[("absent-after = \"90s\"", "absent-after = \"300ms\"")]);
     let harness = Harness::with(guest, Options { limits: QUICK.to_owned(), ..Options::default() }).unwrap();
     let relay = Relay::before(&harness.provider_url());
-    let file = harness.home().join("policy.toml");
-    let policy = fs::read_to_string(&file).unwrap();
-    let pay = policy.find("[endpoint.pay]").unwrap();
-    let relayed = policy[pay..].replacen(&harness.provider_url(), &relay.url(), 1);
-    fs::write(&file, format!("{}{relayed}", &policy[..pay])).unwrap();
+    moved(&harness, &relay.url());
     // A known object, for the positive control.
     assert_eq!(ask(&harness, "R-1").status(), "done");
     (harness, relay, folder)
@@ -263,35 +261,57 @@ fn a_key_part_that_is_not_permanent_makes_two() {
     nothing_else_is_lost(&harness, "R-1", "re_000002");
 }
 
-/// An operator says that another label is the same account: every key is new.
+/// An operator says that the account at another address is the same. It is a copy from before: what
+/// was lost at the first is looked for at the second, which knows the others.
 #[test]
-fn an_account_with_two_names_makes_two() {
-    let (harness, _folder) = harness(&[("max = 500", "max = 499")]);
+fn an_account_that_is_another_makes_two() {
+    let (harness, _folder) = harness(&[("absent-after = \"90s\"", "absent-after = \"300ms\"")]);
     assert_eq!(ask(&harness, "R-1").status(), "done");
-    change_policy(&harness, "account = \"pay-test\"", "account = \"pay-other\"");
-    let refused = ask(&harness, "R-1");
-    assert_eq!(refused.status(), "refused", "{refused:#?}");
-    assert_eq!(refunds(&harness), 1);
-    rename(&harness, "pay-other");
-    assert_eq!(ask(&harness, "R-1").status(), "done");
+    let copy = Provider::start().unwrap();
+    let made = harness.provider().log().unwrap().into_iter().find(|sent| sent.method == "POST").unwrap();
+    let headers = [("Content-Type", "application/x-www-form-urlencoded")];
+    Client::new(&copy.url()).send("POST", REFUNDS, &headers, made.body.as_bytes()).unwrap();
+    harness.provider().mode(Mode::CompleteThenHang, "POST", REFUNDS, None).unwrap();
+    harness.provider().settings(&Settings { lists_down: true, ..Settings::default() }).unwrap();
+    assert_eq!(ask(&harness, "R-2").status(), "pending");
+    moved(&harness, &copy.url());
+    let refused = ask(&harness, "R-3");
+    assert_eq!(refused.json["code"], "effect_not_permitted", "{refused:#?}");
+    rename(&harness, &copy.url());
+    thread::sleep(Duration::from_millis(500));
+    assert_eq!(ask(&harness, "R-2").status(), "done");
+    // The first account has both; the copy has the first by copying, and the second once more.
     assert_eq!(refunds(&harness), 2);
-    nothing_else_is_lost(&harness, "R-1", "re_000002");
+    assert_eq!(Client::new(&copy.url()).count("refund").unwrap(), 2);
+    ask(&harness, "R-1").is_replay_of("re_000001");
+    nothing_else_is_lost(&harness, "R-2", "re_000002");
 }
 
-fn rename(harness: &Harness, label: &str) {
+/// Another address of the payment provider in the policy.
+fn moved(harness: &Harness, url: &str) {
+    let file = harness.home().join("policy.toml");
+    let policy = fs::read_to_string(&file).unwrap();
+    let pay = policy.find("[endpoint.pay]").unwrap();
+    let changed = policy[pay..].replacen(&harness.provider_url(), url, 1);
+    fs::write(&file, format!("{}{changed}", &policy[..pay])).unwrap();
+}
+
+fn rename(harness: &Harness, to: &str) {
     Runtime::new().unwrap().block_on(async {
         let path = harness.home().join("ledger.redb");
         let ledger = oncegate_ledger::open(&format!("redb:{}", path.display())).await.unwrap();
         let records = ledger.scan(0, 1_000).await.unwrap();
         let bound = records.iter().find(|record| record.stream.kind == StreamKind::Account).unwrap();
-        let Event::AccountBound { endpoint, url, credential, .. } = bound.event.clone() else { panic!("{bound:?}") };
+        let Event::AccountBound { account, endpoint, credential, .. } = bound.event.clone() else {
+            panic!("{bound:?}")
+        };
         let event = Event::AccountRenamed {
-            account: label.to_owned(),
+            account,
             endpoint,
-            url,
+            url: to.to_owned(),
             credential,
             actor: "ann".to_owned(),
-            reason: "we call it so now".to_owned(),
+            reason: "they moved".to_owned(),
             at: 1,
             decision: None,
         };

@@ -79,7 +79,7 @@ fn operators(contract: &Contract) -> Vec<Statement> {
         statement(
             "an account's name always means the same account at the provider",
             "policy",
-            "the same effect gets another key and is done again",
+            "what was done at one account is looked for at another, not found, and done again",
             operator("policy: [endpoint] account"),
         ),
         statement(
