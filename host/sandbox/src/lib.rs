@@ -34,7 +34,7 @@ mod wasi;
 
 pub use credential::{CredentialError, probe_credential};
 pub use load::{ComponentError, Loaded, load, read};
-pub use running::{Prepared, Running};
+pub use running::{Ready, Running};
 pub use sandbox::{CONTEXT_NAMES, CallRequest, DRAIN_MAX, Options, Sandbox, SandboxError, rfc3339, view};
 
 pub use settle::{LOOKS_MAX, Looked, Rounds};

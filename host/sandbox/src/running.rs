@@ -18,13 +18,13 @@ use crate::sandbox::Sandbox;
 use crate::wasi::Log;
 
 /// A request that was checked.
-pub struct Prepared {
+pub struct Ready {
     sandbox: Sandbox,
     call: Arc<Call>,
     arguments: Vec<Val>,
 }
 
-impl Prepared {
+impl Ready {
     pub(crate) fn new(sandbox: Sandbox, call: Arc<Call>, arguments: Vec<Val>) -> Self {
         Self { sandbox, call, arguments }
     }
@@ -58,7 +58,7 @@ impl Prepared {
     pub fn start(self) -> Running {
         let log = Log::new(self.call.limits.log_bytes_max);
         let stop = CancellationToken::new();
-        let task = run(Arc::clone(&self.call), self.arguments, log.clone(), stop.clone());
+        let task = run_until(Arc::clone(&self.call), self.arguments, log.clone(), stop.clone());
         let guest = self.sandbox.host.tasks.spawn(task);
         Running { sandbox: self.sandbox, call: self.call, guest, ended: None, log, stop }
     }
@@ -115,7 +115,13 @@ impl Running {
     }
 }
 
-async fn run(call: Arc<Call>, arguments: Vec<Val>, log: Log, stop: CancellationToken) -> Ended {
+/// Runs a call's guest to its own end.
+pub(crate) async fn run(call: Arc<Call>, arguments: Vec<Val>) -> Ended {
+    let log = Log::new(call.limits.log_bytes_max);
+    run_until(call, arguments, log, CancellationToken::new()).await
+}
+
+async fn run_until(call: Arc<Call>, arguments: Vec<Val>, log: Log, stop: CancellationToken) -> Ended {
     let Some((tool, description)) = call.component.tool(&call.tool) else {
         return Ended::Trapped("there is no such tool".to_owned());
     };

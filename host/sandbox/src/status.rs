@@ -46,9 +46,9 @@ impl Sandbox {
     /// # Errors
     /// The refusal that the caller is told.
     pub async fn status_of_call(&self, component: &Arc<Loaded>, request: CallRequest) -> Result<Found, Box<Outcome>> {
-        let prepared = self.prepare(component, request)?;
-        let call = prepared.only_look();
-        let mut running = prepared.start();
+        let ready = self.ready(component, request).await?;
+        let call = ready.only_look();
+        let mut running = ready.start();
         let _ = tokio::time::timeout(self.host.policy.limits.answer_within, running.ended()).await;
         let over = running.is_over();
         running.stop();

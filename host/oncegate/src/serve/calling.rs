@@ -34,15 +34,15 @@ pub(super) async fn call(
         Err(refused) => return *refused,
     };
     let request = CallRequest { tool: entry.function.clone(), arguments: Value::Object(arguments), context: facts };
-    let prepared = match shared.sandbox.prepare(&entry.component, request) {
-        Ok(prepared) => prepared,
+    let ready = match shared.sandbox.ready(&entry.component, request).await {
+        Ok(ready) => ready,
         Err(refused) => return *refused,
     };
-    let identity = prepared.identity();
+    let identity = ready.identity();
     let mut running = match shared.waiting.meet(&identity).await {
         Met::Answer(outcome) => return *outcome,
         Met::Running(running) => running,
-        Met::Nothing => prepared.start(),
+        Met::Nothing => ready.start(),
     };
     let until = Instant::now() + caller.within.unwrap_or(limits.answer_within).min(limits.answer_within);
     let wanted = wait(server, &mut running, until, caller.cancels, context).await;

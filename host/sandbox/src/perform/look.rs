@@ -22,7 +22,7 @@ pub(crate) async fn look(
     let operation = call.operation(name, EffectClass::Keyed)?;
     let wanted = Wanted::identify(call, operation, given).await?;
     asked.key = Some(wanted.key.0);
-    let Some((key, row)) = wanted.latest().await? else {
+    let Some((key, row)) = wanted.last_row().await? else {
         return Err(Stop::NotSent("it was not asked for before".to_owned()));
     };
     asked.key = Some(key);
@@ -36,10 +36,10 @@ pub(crate) async fn look(
 
 impl Wanted<'_> {
     /// The row of the last epoch that there is, under this recipe or an earlier one.
-    async fn latest(&self) -> Result<Option<([u8; 32], Effect)>, Stop> {
+    async fn last_row(&self) -> Result<Option<([u8; 32], Effect)>, Stop> {
         let mut latest = None;
         for epoch in self.epoch..EPOCHS_MAX {
-            let Some((key, row)) = self.at(epoch).await? else { break };
+            let Some((key, row)) = self.row_at(epoch).await? else { break };
             let followed = matches!(row.state, StateTag::Undone | StateTag::Superseded);
             latest = Some((key, row));
             if !followed {
@@ -49,7 +49,7 @@ impl Wanted<'_> {
         Ok(latest)
     }
 
-    async fn at(&self, epoch: u32) -> Result<Option<([u8; 32], Effect)>, Stop> {
+    async fn row_at(&self, epoch: u32) -> Result<Option<([u8; 32], Effect)>, Stop> {
         let mut keys = self.former_keys(epoch)?;
         keys.push(key_of(self.call, self.operation, &self.account, &self.resolved, epoch)?);
         for key in keys {

@@ -15,7 +15,8 @@ use crate::host::Book;
 use crate::load::Loaded;
 use crate::outcome::{Detail, Ended};
 use crate::perform::{Wanted, key_of};
-use crate::sandbox::{self, CallRequest, Sandbox};
+use crate::running;
+use crate::sandbox::{CallRequest, Sandbox};
 use crate::stop::Stop;
 
 /// Characters of a guest's error that are repeated.
@@ -83,7 +84,7 @@ impl Sandbox {
         };
         let arguments = prepared.arguments.clone();
         let (call, given) = prepared.call(&self.host, component, PlanSource::Rehearsal(rehearsal));
-        let ended = sandbox::run(Arc::clone(&call), given).await;
+        let ended = running::run(Arc::clone(&call), given).await;
         if let Ended::Limit(name) = &ended {
             return Err(format!("the tool exceeded the limit {name}"));
         }
