@@ -103,7 +103,7 @@ pub fn beside(effects: usize) -> Vec<Unit> {
     let everyone: Vec<Who> = std::iter::once(Who::Oncegate).chain(others).collect();
     for trouble in trouble::ALL.iter().filter(|trouble| !ONLY_OURS.contains(&trouble.name)) {
         for who in &everyone {
-            for scenario in scenario::ALL {
+            for scenario in scenario::COMMON {
                 let part = Part::Steps { moments: COMMON.to_vec(), some: Some(effects), times: 1 };
                 units.push(Unit { who: who.clone(), scenario, trouble, part });
             }
