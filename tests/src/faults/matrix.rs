@@ -37,7 +37,8 @@ impl Profile {
 
     fn of_mode(self, trouble: &'static trouble::Trouble) -> Vec<Unit> {
         let unit = |scenario, part| Unit { who: Who::Oncegate, scenario, trouble, part };
-        let mut units: Vec<Unit> = scenario::ALL.iter().map(|scenario| unit(*scenario, self.steps())).collect();
+        let steps = scenario::ALL.iter().enumerate().map(|(n, scenario)| unit(*scenario, self.steps(n, trouble)));
+        let mut units: Vec<Unit> = steps.collect();
         units.push(unit(scenario::many(), self.volume()));
         units.push(unit(scenario::valued(), self.crowd(trouble.name == "clean")));
         if trouble.name == "body held open after a token" {
@@ -47,8 +48,12 @@ impl Profile {
         units
     }
 
-    fn steps(self) -> Part {
-        let moments = moments::NAMES.to_vec();
+    /// The first scenario has all moments; in the sample the others share them out, mode by mode.
+    fn steps(self, scenario: usize, trouble: &trouble::Trouble) -> Part {
+        let mode = trouble::ALL.iter().position(|known| known.name == trouble.name).unwrap_or_default();
+        let has = |n: usize| self == Self::Full || scenario == 0 || (n + mode) % 2 == scenario % 2;
+        let moments =
+            moments::NAMES.iter().copied().enumerate().filter(|(n, _)| has(*n)).map(|(_, name)| name).collect();
         match self {
             Self::Quick => Part::Steps { moments, some: Some(1), times: 1 },
             Self::Full => Part::Steps { moments, some: None, times: 1 },
@@ -103,7 +108,7 @@ pub fn beside(effects: usize) -> Vec<Unit> {
     let everyone: Vec<Who> = std::iter::once(Who::Oncegate).chain(others).collect();
     for trouble in trouble::ALL.iter().filter(|trouble| !ONLY_OURS.contains(&trouble.name)) {
         for who in &everyone {
-            for scenario in scenario::ALL {
+            for scenario in scenario::COMMON {
                 let part = Part::Steps { moments: COMMON.to_vec(), some: Some(effects), times: 1 };
                 units.push(Unit { who: who.clone(), scenario, trouble, part });
             }

@@ -78,7 +78,7 @@ fn edited(component: &[u8], edits: &[(&str, &str)], trouble: &Trouble) -> Result
         if from.len() != to.len() {
             bail!("{from} and {to} differ in length");
         }
-        let places: Vec<usize> = memchr::memmem::find_iter(component, from.as_bytes()).collect();
+        let places: Vec<usize> = memchr::memmem::find_iter(&bytes, from.as_bytes()).collect();
         if places.is_empty() && !trouble.edits().iter().any(|(optional, _)| optional == from) {
             bail!("the contract has no line {from}");
         }

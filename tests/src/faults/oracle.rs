@@ -72,7 +72,8 @@ impl Book {
         }
         let mut with_receipt = BTreeSet::new();
         for effect in told["effects"].as_array().into_iter().flatten() {
-            let Some(target) = target_of(effect["label"].as_str().unwrap_or_default()) else { continue };
+            let label = effect["label"].as_str().unwrap_or_default();
+            let Some(target) = label.rsplit(' ').find(|word| self.subjects.contains_key(*word)) else { continue };
             let Some(subject) = self.subjects.get_mut(target) else { continue };
             let receipt = effect["receipt"].as_str().filter(|_| effect["state"] == "done");
             if let Some(receipt) = receipt {
@@ -109,9 +110,10 @@ impl Book {
             objects.entry((scenario.target_of)(&effect.object).unwrap_or_default()).or_default().push(effect);
         }
         let rows = system.rows()?;
+        // The host's label names the key's parts, the target among them.
         let mut held: BTreeMap<&str, &Held> = BTreeMap::new();
         for row in rows.iter().flatten() {
-            held.insert(target_of(&row.label).unwrap_or_default(), row);
+            held.extend(row.label.split(' ').map(|word| (word, row)));
         }
         let mut tally = Tally { lost: self.lost, wrong: self.wrong, cut_off: self.cut_off, ..Tally::default() };
         for (target, subject) in &self.subjects {
@@ -151,11 +153,6 @@ impl Subject {
 
 fn is_success(status: &str) -> bool {
     matches!(status, "done" | "already_done")
-}
-
-/// The host's label ends with the key's last part.
-fn target_of(label: &str) -> Option<&str> {
-    label.rsplit(' ').next()
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! What is driven: a guest, one kind of effect, and how the provider's objects are told apart.
 //!
-//! A new scenario is a file beside these two and a line in [`ALL`].
+//! A new scenario is a file beside these and a line in [`ALL`].
 
 mod campaign;
+mod posts;
 mod refunds;
 
 use serde_json::Value;
@@ -46,7 +47,10 @@ pub struct Scenario {
 }
 
 /// The scenarios of the matrix.
-pub static ALL: [&Scenario; 2] = [&refunds::SCENARIO, &campaign::SCENARIO];
+pub static ALL: [&Scenario; 3] = [&refunds::SCENARIO, &campaign::SCENARIO, &posts::SCENARIO];
+
+/// Those that any tool can be driven with: one effect, which the provider lists.
+pub static COMMON: [&Scenario; 2] = [&refunds::SCENARIO, &campaign::SCENARIO];
 
 /// The one with many effects a call.
 pub fn many() -> &'static Scenario {

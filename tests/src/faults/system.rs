@@ -12,7 +12,7 @@ use crate::client::Client;
 /// A row of a ledger, as far as the oracle looks at it.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Held {
-    /// Ends with the target.
+    /// Names the target.
     pub label: String,
     /// The state word.
     pub state: String,

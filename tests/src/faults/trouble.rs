@@ -44,7 +44,7 @@ const fn lost(name: &'static str) -> Trouble {
     Trouble { name, mode: Some(Mode::CompleteThenReset), ..CLEAN }
 }
 
-/// The modes. An index lags for less than the contract's `absent-after`: the contract is true.
+/// The modes.
 pub static ALL: [Trouble; 20] = [
     CLEAN,
     once("timeout before", Mode::HangBefore),
@@ -61,7 +61,7 @@ pub static ALL: [Trouble; 20] = [
     once("reset before", Mode::ResetBefore),
     once("reset after headers", Mode::ResetAfterHeaders),
     once("slow", Mode::Slow),
-    Trouble { index_lag_ms: 500, ..lost("lagging index") },
+    Trouble { index_lag_ms: 3_000, ..lost("lagging index") },
     Trouble { lists_down: true, ..lost("reconcile unavailable") },
     Trouble { lists_down: true, swallows: true, ..lost("swallowed duplicate") },
     Trouble { lists_down: true, window_ms: Some(50), ..lost("window expired") },
@@ -70,12 +70,17 @@ pub static ALL: [Trouble; 20] = [
 
 /// The contract of an expired window: less than the margin that the host keeps from its end.
 const SHORT_WINDOW: (&str, &str) = ("dedupe-window = \"24h\"", "dedupe-window = \"60s\"");
+/// That of an index which lags for longer than a process takes to start: the contract is true.
+const LONG_LAG: (&str, &str) = ("absent-after=\"900ms\"", "absent-after = \"5s\" ");
 
 impl Trouble {
-    /// Changes of the contract that keep its length.
+    /// Changes of the contract, beside the scenario's, that keep its length.
     pub fn edits(&self) -> &'static [(&'static str, &'static str)] {
-        const WITH_WINDOW: &[(&str, &str)] = &[SHORT_WINDOW];
-        if self.window_ms.is_some() { WITH_WINDOW } else { &[] }
+        match (self.window_ms, self.index_lag_ms) {
+            (Some(_), _) => &[SHORT_WINDOW],
+            (None, 0) => &[],
+            (None, _) => &[LONG_LAG],
+        }
     }
 
     /// Starts it; `every` so manieth request for an effect meets it, none: the next one.
