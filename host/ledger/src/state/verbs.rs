@@ -180,7 +180,7 @@ pub(super) fn decided_no_effect(effect: &mut Effect, reason: &str) -> Refusal {
     effect.frozen = false;
     effect.reason = Some(reason.to_owned());
     prove_all(effect);
-    if matches!(effect.state, StateTag::Superseded | StateTag::Issued | StateTag::Stranded) {
+    if effect.state == StateTag::Superseded {
         become_known(effect, StateTag::NoEffect);
     }
     Ok(())
