@@ -13,6 +13,7 @@ mod claims;
 mod closed_table;
 mod content_keys;
 mod crash_states;
+mod crossings;
 mod disk_faults;
 mod disk_images;
 mod disk_power;

@@ -125,13 +125,18 @@ impl Effects {
                         receipt: row.receipt.clone().or(receipt.clone()),
                         evidence: Stored::empty(),
                     };
-                    let over = [StateTag::Done, StateTag::Undone, StateTag::Superseded];
-                    self.follow(target, &over, event, at, &mut batch, &mut follow).await?;
+                    let over =
+                        |row: &Effect| matches!(row.state, StateTag::Done | StateTag::Undone | StateTag::Superseded);
+                    self.follow(target, over, event, at, &mut batch, &mut follow).await?;
                 }
                 Consequence::Undoes { target } => {
                     let event = |_: &Effect| Event::Undone { by: key, at };
-                    let over = [StateTag::Undone, StateTag::Superseded];
-                    self.follow(target, &over, event, at, &mut batch, &mut follow).await?;
+                    // One that was superseded exists as well, until it is undone.
+                    let over = |row: &Effect| match &row.superseded_by {
+                        Some(later) => later.before != StateTag::Done,
+                        None => row.state == StateTag::Undone,
+                    };
+                    self.follow(target, over, event, at, &mut batch, &mut follow).await?;
                 }
             }
         }
@@ -159,13 +164,13 @@ impl Effects {
     async fn follow(
         &self,
         target: [u8; 32],
-        over: &[StateTag],
+        over: impl Fn(&Effect) -> bool,
         event: impl Fn(&Effect) -> Event,
         at: u64,
         batch: &mut Vec<Append>,
         further: &mut VecDeque<Consequence>,
     ) -> Result<(), EffectsError> {
-        let Some(row) = self.get(target).await?.filter(|row| !over.contains(&row.state)) else { return Ok(()) };
+        let Some(row) = self.get(target).await?.filter(|row| !over(row)) else { return Ok(()) };
         let stepped = step(target, Some(&row), event(&row)).or_else(|illegal| {
             let why = format!("another effect says otherwise: {illegal}");
             step(target, Some(&row), Event::Diverged { at, why, evidence: Stored::empty() })

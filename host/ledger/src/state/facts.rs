@@ -2,6 +2,7 @@
 
 use super::attempt::CLASSIFY_FAILURES_MAX;
 use super::next::{Refusal, attempt_mut, no, require, require_thawed};
+use super::verbs::become_known;
 use super::{Attempt, Effect, StateTag};
 use crate::{Ended, Outcome, SettleVerdict};
 
@@ -195,6 +196,10 @@ pub(super) fn exists(effect: &mut Effect, receipt: Option<&str>, tag: StateTag, 
         StateTag::Superseded if effect.receipt.is_none() => {
             effect.receipt = receipt.map(str::to_owned);
             effect.diverged = true;
+            // Nobody knew, and now it is known: those whom the later epoch is not for hear of it.
+            if effect.heard_state() == StateTag::Unknown {
+                become_known(effect, tag);
+            }
         }
         StateTag::Superseded => {}
         StateTag::Stranded | StateTag::NoEffect | StateTag::Revoked => {
@@ -286,9 +291,11 @@ pub(super) fn completed(effect: &mut Effect, receipt: Option<&str>) -> Refusal {
 }
 
 pub(super) fn undone(effect: &mut Effect, by: [u8; 32]) -> Refusal {
-    require(effect, &[StateTag::Done])?;
+    if effect.heard_state() != StateTag::Done {
+        return no("it must be done, or superseded when it was");
+    }
     require_thawed(effect)?;
-    effect.state = StateTag::Undone;
+    become_known(effect, StateTag::Undone);
     effect.undone_by = Some(by);
     Ok(())
 }

@@ -186,13 +186,15 @@ pub(super) fn decided_no_effect(effect: &mut Effect, reason: &str) -> Refusal {
     Ok(())
 }
 
-/// A contradicted row whose state no event but a decision changes any more.
+/// A row whose state no event but a decision changes any more: contradicted, or superseded while nobody
+/// knew.
 fn may_thaw(effect: &Effect) -> bool {
-    effect.frozen && !super::facts::is_unsettled(effect.state)
+    let superseded = effect.state == StateTag::Superseded && effect.heard_state() == StateTag::Unknown;
+    superseded || effect.frozen && !super::facts::is_unsettled(effect.state)
 }
 
 /// A superseded row stays so: what is known now is what others hear of it.
-fn become_known(effect: &mut Effect, state: StateTag) {
+pub(super) fn become_known(effect: &mut Effect, state: StateTag) {
     match &mut effect.superseded_by {
         Some(supersession) => supersession.before = state,
         None => effect.state = state,

@@ -62,10 +62,15 @@ impl Wanted<'_> {
         Ok(())
     }
 
-    /// The keys of this effect at every epoch so far: what an earlier one did is no other effect.
+    /// The keys of this effect at every epoch so far, by whatever recipe: what an earlier one did is no
+    /// other effect.
     fn epochs(&self) -> Result<Vec<[u8; 32]>, Stop> {
-        let key = |epoch| key_of(self.call, self.operation, &self.account, &self.resolved, epoch).map(|key| key.0);
-        (0..=self.epoch).map(key).collect()
+        let mut keys = Vec::new();
+        for epoch in 0..=self.epoch {
+            keys.push(key_of(self.call, self.operation, &self.account, &self.resolved, epoch)?.0);
+            keys.extend(self.former_keys(epoch)?.into_iter().map(|key| key.0));
+        }
+        Ok(keys)
     }
 
     async fn other(&self, key: [u8; 32]) -> Result<Effect, Stop> {

@@ -66,16 +66,20 @@ impl Wanted<'_> {
         let evidence = seen.found.raw.into();
         let settled = Event::Settled { at, by: "ensure".to_owned(), verdict, evidence };
         let effects = &self.book.effects;
-        let written = match row {
-            Some(row) => effects.advance(self.key.0, Some(row), settled, also).await,
-            None => {
-                let ties = Ties { claims: self.purposes(grant)?, ..self.ties() };
-                let (proposal, _) = attempt::propose(self, grant, None, ties)?;
-                let planned = Event::Planned(Box::new(proposal));
-                effects.advance_twice(self.key.0, None, planned, Some(settled), also).await
+        // What was found has this call's values: a row that waits with others, or before it had its
+        // purposes, would tell of what nobody found.
+        let begins = match row {
+            None => Event::Planned,
+            Some(row) if row.waiting().is_some() => Event::Amended,
+            Some(row) => {
+                return Ok(effects.advance(self.key.0, Some(row), settled, also).await.map(|_| ()));
             }
         };
-        Ok(written.map(|_| ()))
+        let ties = Ties { claims: self.purposes(grant)?, ..self.ties() };
+        let (mut proposal, _) = attempt::propose(self, grant, row, ties)?;
+        proposal.plan = row.and_then(|row| row.waiting()?.plan.clone());
+        let first = begins(Box::new(proposal));
+        Ok(effects.advance_twice(self.key.0, row, first, Some(settled), also).await.map(|_| ()))
     }
 
     fn rule(&self, row: Option<&Effect>) -> Rule<'_> {

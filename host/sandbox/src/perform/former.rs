@@ -32,10 +32,15 @@ pub(super) async fn resolve(
 }
 
 impl Wanted<'_> {
-    /// The keys that earlier recipes give this call.
+    /// The keys that earlier recipes give this call. A recipe that changed in its sources or normalisers
+    /// only gives the same key as today's: that is no earlier row, and a guard of it would stop its own
+    /// dispatch.
     pub(crate) fn former_keys(&self, epoch: u32) -> Result<Vec<EffectKey>, Stop> {
         let key = |former: &Former| key_of(self.call, &former.operation, &self.account, &former.resolved, epoch);
-        self.formers.iter().map(key).collect()
+        let mut keys = self.formers.iter().map(key).collect::<Result<Vec<_>, _>>()?;
+        let today = key_of(self.call, self.operation, &self.account, &self.resolved, epoch)?;
+        keys.retain(|key| key.0 != today.0);
+        Ok(keys)
     }
 
     /// The same for another place in the sequence; earlier recipes come first.

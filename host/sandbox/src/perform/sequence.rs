@@ -15,7 +15,9 @@ impl Wanted<'_> {
         let mut row = None;
         for key in self.keys_in_sequence(n - 1)? {
             let found = self.book.effects.get(key.0).await.map_err(|error| ledger_stop(error.into()))?;
-            row = row.or(found);
+            // Today's key comes last and counts: it was begun only when nothing had happened under those
+            // of earlier recipes, and they stay as they were then.
+            row = found.or(row);
         }
         let decided = row.as_ref().is_some_and(|row| {
             matches!(

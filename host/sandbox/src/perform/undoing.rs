@@ -8,7 +8,7 @@ use oncegate_contract::{Operation, Resolved, Revokes};
 use oncegate_ledger::state::{Effect, StateTag};
 use oncegate_ledger::{Append, Event, Expect, StreamId};
 
-use super::{Passage, Wanted, ledger_stop};
+use super::{Passage, Wanted, bindings, ledger_stop};
 use crate::call::Call;
 use crate::host::Book;
 use crate::outcome::Detail;
@@ -25,7 +25,8 @@ struct Undoing<'a> {
     revokes: &'a Revokes,
     tenant: &'a str,
     owner: &'a str,
-    account: &'a str,
+    /// The one that the keys of what is undone are made with.
+    account: String,
     receipt: String,
 }
 
@@ -46,7 +47,7 @@ pub(super) async fn epoch(
     account: &str,
     resolved: &Resolved,
 ) -> Result<u32, Stop> {
-    match Undoing::of(call, book, operation, account, resolved)? {
+    match Undoing::of(call, book, operation, account, resolved).await? {
         None => Ok(0),
         Some(undoing) => Ok(match undoing.target().await? {
             Target::Nothing => 0,
@@ -58,7 +59,7 @@ pub(super) async fn epoch(
 impl Wanted<'_> {
     /// Ties the effect to the one that it undoes.
     pub(super) async fn undoing(&self, passage: &mut Passage) -> Result<(), Stop> {
-        let undoing = Undoing::of(self.call, self.book, self.operation, &self.account, &self.resolved)?;
+        let undoing = Undoing::of(self.call, self.book, self.operation, &self.account, &self.resolved).await?;
         let Some(undoing) = undoing else { return Ok(()) };
         let (key, row) = match undoing.target().await? {
             Target::One(key, row) => (key, row),
@@ -85,11 +86,11 @@ impl Wanted<'_> {
 }
 
 impl<'a> Undoing<'a> {
-    fn of(
+    async fn of(
         call: &'a Call,
         book: &'a Book,
         operation: &'a Operation,
-        account: &'a str,
+        account: &str,
         resolved: &Resolved,
     ) -> Result<Option<Self>, Stop> {
         let Some(revokes) = &operation.revokes else { return Ok(None) };
@@ -97,6 +98,15 @@ impl<'a> Undoing<'a> {
         let value = field.and_then(|field| resolved.field(&field.name)).map(|field| field.value.canonical());
         let receipt = value.ok_or_else(|| Stop::InvalidField("no field says what is undone".to_owned()))?;
         let owner = call.contract().component.name.as_str();
+        // An account that was renamed keeps its first label for what was bound before, and has the new
+        // one for an undoing operation that is first used now.
+        let account = match call.contract().operations.get(&revokes.operation) {
+            Some(undone) => match bindings::label(call, undone) {
+                Ok(today) => bindings::account(call, book, undone, today).await?,
+                Err(_) => account.to_owned(),
+            },
+            None => account.to_owned(),
+        };
         Ok(Some(Self { book, revokes, tenant: call.tenant(), owner, account, receipt }))
     }
 
@@ -118,7 +128,7 @@ impl<'a> Undoing<'a> {
     }
 
     async fn known_by_receipt(&self) -> Result<Vec<[u8; 32]>, Stop> {
-        let id = StreamId::receipt(self.account, &self.receipt);
+        let id = StreamId::receipt(&self.account, &self.receipt);
         let records = self.book.effects.ledger.read(id).await.map_err(|error| ledger_stop(error.into()))?;
         let mut keys: Vec<[u8; 32]> = records
             .into_iter()
@@ -160,7 +170,7 @@ impl<'a> Undoing<'a> {
 
     /// An effect of the named operation, of the same owner for the same tenant at the same account.
     fn is_ours(&self, row: &Effect) -> bool {
-        let wanted = [self.tenant, self.account, self.owner, self.revokes.operation.as_str()];
+        let wanted = [self.tenant, &self.account, self.owner, self.revokes.operation.as_str()];
         row.names()
             .is_some_and(|[tenant, account, owner, _, _, operation]| [tenant, account, owner, operation] == wanted)
     }
