@@ -24,7 +24,7 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use crate::agent::{Heard, call, refund};
-use crate::attacks::{change_policy, changed};
+use crate::attacks::changed;
 use crate::kills::{kill_at, restart, with_absent_after};
 use crate::relay::Relay;
 
