@@ -123,7 +123,7 @@ pub(crate) struct Serve {
     /// With --http: another name under which clients reach it
     #[arg(long, value_name = "HOST[:PORT]")]
     pub(crate) host: Vec<String>,
-    /// With --http: a web page's origin that may call it, such as https://app.example:443
+    /// With --http: a web page's origin that may call it, such as `https://app.example:443`
     #[arg(long, value_name = "ORIGIN")]
     pub(crate) origin: Vec<String>,
     /// With --http: the URL that clients know it by

@@ -189,7 +189,6 @@ impl Wanted<'_> {
             row.generated().is_some_and(|first| first != oncegate_contract::generated_digest(&self.resolved));
         match answer {
             // What waits may have to be amended; a row that only waits goes no further than its gate.
-            Answer::AwaitingApproval if self.former => Err(Stop::AwaitingApproval),
             Answer::Dispatch { .. } | Answer::AwaitingApproval => self.dispatch(Some(&row), asked, &mut looks).await,
             Answer::Replay => Ok(Step::End(Next::Reply(self.replay(&row).await?))),
             Answer::InProgress => self.attach(&row, attach_until).await,
@@ -292,15 +291,15 @@ impl Wanted<'_> {
     }
 
     async fn resend(&self, row: &Effect, open: Detail) -> Result<Step, Stop> {
-        let grant = self.call.grant(self.operation).map_err(denied)?;
+        // It may have happened: that is what the caller hears, not why it is not sent once more.
         let not_again = |why: &dyn std::fmt::Display| {
             tracing::info!(label = row.label(), %why, "not sent again");
             Stop::Unsettled(open)
         };
+        let grant = self.call.grant(self.operation).map_err(|why| not_again(&why))?;
         let passage = match self.gates_again(&grant, row).await {
             Ok(passage) => passage,
             Err(stop @ Stop::KeyReused(_)) => return Err(stop),
-            // It may have happened: that is what the caller hears, not why it is not sent once more.
             Err(stop) => return Err(not_again(&stop)),
         };
         let left = passage.send_for;
