@@ -12,8 +12,9 @@ use oncegate_tests::provider::mode::Mode;
 use serde_json::{Value, json};
 
 use crate::agent::{Heard, call, hear};
+use crate::attacks::change_policy;
 use crate::kills::points;
-use crate::many::{at_once, change_policy};
+use crate::many::at_once;
 
 const CLAIM: &str = "\n[[exclusive]]\nname = \"compensation\"\noperations = [\"create-refund\", \"leave-note\"]\n\
                      by = { create-refund = \"return\", leave-note = \"thread\" }\n";

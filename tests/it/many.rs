@@ -68,12 +68,3 @@ fn policy(harness: &Harness) -> Policy {
 pub(crate) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis().try_into().unwrap()
 }
-
-/// Changes the policy, which has to have that text, and returns what it was.
-pub(crate) fn change_policy(harness: &Harness, old: &str, new: &str) -> String {
-    let file = harness.home().join("policy.toml");
-    let policy = fs::read_to_string(&file).unwrap();
-    assert!(policy.contains(old), "the policy has no {old}");
-    fs::write(&file, policy.replace(old, new)).unwrap();
-    policy
-}

@@ -11,7 +11,8 @@ use oncegate_tests::provider::mode::Mode;
 use serde_json::{Value, json};
 
 use crate::agent::{Heard, call, refund};
-use crate::many::{at_once, change_policy, now};
+use crate::attacks::change_policy;
+use crate::many::{at_once, now};
 
 const TOOL: &str = "issue-refund";
 const REFUNDS: &str = "/v1/refunds";

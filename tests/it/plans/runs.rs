@@ -9,24 +9,13 @@ use oncegate_tests::provider::mode::{Mode, Rule};
 
 use serde_json::json;
 
+use crate::campaign::Chance;
+
 use super::{Standing, drive, emails, everyone_once, freeze, frozen, list, payouts, readers, refunds};
 
 const TARGETS: usize = 200;
 /// A run that has not come so far by then is stuck.
 const PATIENCE: Duration = Duration::from_secs(100);
-
-/// Numbers that a seed decides (SplitMix64).
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % end
-    }
-}
 
 fn campaign(targets: usize) -> Harness {
     let harness = Harness::new("campaign").unwrap();
