@@ -26,6 +26,9 @@ use crate::stop::Stop;
 /// is no longer waited for; it covers slow commits.
 const OVERDUE_SLACK: Duration = Duration::from_secs(30);
 
+/// Milliseconds that this host's clock may be behind.
+pub(crate) const CLOCK_ERROR_MS: u64 = 5_000;
+
 /// Frozen keys at one account from which on they are no accident of one effect: somebody is told.
 pub const FROZEN_MANY: usize = 10;
 /// Plans kept in memory; each may have 32 MiB.
@@ -204,9 +207,10 @@ impl Host {
         }
     }
 
-    /// The latest time that any clock of this process, or a provider's `Date`, has shown.
+    /// The latest time that any clock of this process, or a provider's `Date`, has shown, and what clocks
+    /// may differ by.
     pub(crate) fn latest_clock(&self) -> u64 {
-        (self.now)().max(self.provider_clock.load(Ordering::Relaxed))
+        (self.now)().max(self.provider_clock.load(Ordering::Relaxed)).saturating_add(CLOCK_ERROR_MS)
     }
 
     /// The secret that a row was sent with, if it is still the one that can be read.

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::{decode, encode};
 use crate::credential::Credential;
-use crate::host::{Book, Host};
+use crate::host::{Book, CLOCK_ERROR_MS, Host};
 use crate::lookup;
 use crate::perform::{Passage, Wanted, ledger_stop};
 use crate::policy::Grant;
@@ -22,8 +22,6 @@ const RESEND_MARGIN: Duration = Duration::from_secs(120);
 /// Records read at once, and how often, when the latest stamp is looked for.
 const STAMP_PAGE: usize = 500;
 const STAMP_PAGES_MAX: usize = 400;
-/// How far this host's clock may be behind.
-pub(crate) const CLOCK_ERROR: Duration = Duration::from_secs(5);
 
 /// Everything that one attempt needs, so that it can go on by itself.
 pub(crate) struct Draft {
@@ -187,7 +185,7 @@ pub(crate) async fn again(
     let terms = ResendTerms {
         window_ms: operation.provider.window.min(then).map(millis),
         margin_ms: millis(RESEND_MARGIN + host.policy.limits.request_deadline),
-        latest_clock_ms: host.latest_clock().saturating_add(millis(CLOCK_ERROR)),
+        latest_clock_ms: host.latest_clock(),
         same_request: <[u8; 32]>::from(Sha256::digest(&stored)) == first.request_digest,
         same_credential: credential == first.credential,
         same_url: grant.url == first.url,
@@ -230,9 +228,8 @@ async fn latest_stamp(book: &Book, key: [u8; 32]) -> Result<u64, String> {
 /// The latest time that anything knows of since an effect was first dispatched: this host's clock and
 /// the ledger's stamps, and what clocks may differ by (rule 2).
 pub(crate) async fn known_time(host: &Host, book: &Book, key: [u8; 32]) -> Result<u64, String> {
-    let clock_error = u64::try_from(CLOCK_ERROR.as_millis()).unwrap_or(u64::MAX);
     let latest = latest_stamp(book, key).await?.max((host.now)());
-    Ok(latest.saturating_add(clock_error))
+    Ok(latest.saturating_add(CLOCK_ERROR_MS))
 }
 
 /// What a new row needs beside itself: its contract, and how later calls find it.

@@ -8,7 +8,6 @@ use oncegate_ledger::state::Effect;
 use oncegate_ledger::{Append, Event, Expect, PermitUse, StreamId};
 
 use super::{Passage, Wanted, ledger_stop};
-use crate::attempt::CLOCK_ERROR;
 use crate::describe::digest_text;
 use crate::permit::{self, Granted, Part};
 use crate::policy::Grant;
@@ -67,10 +66,9 @@ impl Wanted<'_> {
         let Some(expires) = found.permit.expires else { return Ok(()) };
         // By the latest clock known: a clock that was set back lengthens nothing.
         let host = &self.call.host;
-        let clock_error = u64::try_from(CLOCK_ERROR.as_millis()).unwrap_or(u64::MAX);
         let stamp = host.stamps.latest(&*self.book.effects.ledger, found.seq).await;
         let stamp = stamp.map_err(|error| ledger_stop(error.into()))?;
-        let latest = host.latest_clock().saturating_add(clock_error).max(stamp);
+        let latest = host.latest_clock().max(stamp);
         if latest >= expires { Err(Stop::PermitExceeded(EXPIRED)) } else { Ok(()) }
     }
 
