@@ -6,6 +6,7 @@ mod folders;
 mod hostile_clients;
 mod http;
 mod listing;
+mod oauth;
 mod repeats;
 mod sdk;
 mod several;

@@ -9,6 +9,7 @@ mod facts;
 mod http;
 mod lines;
 mod logs;
+mod oauth;
 mod server;
 mod status;
 mod stdio;
@@ -71,17 +72,28 @@ pub(crate) async fn run(home: &Home, args: Serve) -> anyhow::Result<Exit> {
 fn http_options(args: &Serve) -> anyhow::Result<Option<http::Options>> {
     let only_http = !args.host.is_empty() || !args.origin.is_empty() || !args.authorization_server.is_empty();
     let Some(address) = args.http else {
-        if only_http || args.public_url.is_some() {
-            return Err(usage("--host, --origin, --public-url and --authorization-server are for --http"));
+        if only_http || args.public_url.is_some() || args.keys.is_some() {
+            return Err(usage("--host, --origin, --public-url, --authorization-server and --keys are for --http"));
         }
         return Ok(None);
     };
+    if args.keys.is_some() && (args.authorization_server.is_empty() || args.public_url.is_none()) {
+        return Err(usage(
+            "--keys: say with --authorization-server who signs, and with --public-url for whom (the tokens' audience)",
+        ));
+    }
+    let issued = args.keys.clone().map(|keys| oauth::Options {
+        keys,
+        tenant_claim: args.tenant_claim.clone(),
+        permit_claim: args.permit_claim.clone(),
+    });
     Ok(Some(http::Options {
         address,
         hosts: args.host.clone(),
         origins: args.origin.clone(),
         resource: args.public_url.clone(),
         authorization_servers: args.authorization_server.clone(),
+        issued,
     }))
 }
 
