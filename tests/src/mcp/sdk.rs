@@ -34,6 +34,14 @@ impl Sdk {
         Self::start(&json!({ "command": text(command.get_program()), "args": args, "env": env, "mode": mode }))
     }
 
+    /// Over HTTP; what its person answers to every question is `answer`, an action and perhaps a decision.
+    ///
+    /// # Errors
+    /// As [`Sdk::stdio`].
+    pub fn answering(address: &str, token: &str, mode: &str, answer: &Value) -> Result<Self> {
+        Self::start(&json!({ "url": format!("http://{address}/mcp"), "token": token, "mode": mode, "answer": answer }))
+    }
+
     /// Over HTTP.
     ///
     /// # Errors
