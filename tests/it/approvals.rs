@@ -207,7 +207,7 @@ fn an_answer_through_a_client_counts_only_where_the_policy_says() {
     assert_eq!(amounts(&harness).len(), 1);
     // Nobody at the host is called so.
     let run = harness
-        .run(&["ledger", "approve", "R-1", "--reason", "r", "--expect-version", "1", "--actor", CLIENT])
+        .run(&["ledger", "approve", "refund R-1", "--reason", "r", "--expect-version", "1", "--actor", CLIENT])
         .unwrap();
     assert_eq!(run.code, Some(2), "{run:?}");
 }

@@ -287,14 +287,14 @@ fn one_question_for_each_effect_and_none_that_cannot_be_shown_whole() {
         })
     };
     let id = client.request("tools/call", &send("Dear reader", "spring")).unwrap();
-    for decision in ["approve", "deny", "approve"] {
+    for decision in ["approve", "approve", "deny"] {
         let question = client.asked(ASK, ANSWER_WITHIN).unwrap();
         client.reply(&question, &says(decision)).unwrap();
     }
     result(&mut client, id);
     assert_eq!(harness.provider().count("email").unwrap(), 2);
     let to: Vec<Value> = harness.provider().effects().unwrap().iter().map(|one| one.object["to"].clone()).collect();
-    assert_eq!(to, [json!("a@example.com"), json!("c@example.com")]);
+    assert_eq!(to, [json!("a@example.com"), json!("b@example.com")]);
 
     let long = client.ask("tools/call", &send(&"all of it ".repeat(1_000), "autumn")).unwrap();
     waits(&long);
