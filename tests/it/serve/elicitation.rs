@@ -195,6 +195,16 @@ fn a_client_that_vanishes_while_it_is_asked_loses_nothing() {
 }
 
 #[test]
+fn nobody_is_asked_whose_client_does_not_wait_until_they_have_read() {
+    let harness = asking(STDIO, "");
+    let mut client = client(&harness);
+    let meta = json!({ "dev.oncegate/answer-within-ms": 5_000 });
+    let call = json!({ "name": TOOL, "arguments": refund("R-1", "broken"), "_meta": meta });
+    waits(&client.ask("tools/call", &call).unwrap());
+    assert!(client.heard.iter().all(|message| message["method"] != ASK), "{:?}", client.heard);
+}
+
+#[test]
 fn a_cancelled_call_asks_no_longer() {
     let harness = asking(STDIO, "");
     let mut client = client(&harness);

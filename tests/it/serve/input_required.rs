@@ -11,7 +11,7 @@ use oncegate_tests::provider::mode::Mode;
 use serde_json::{Value, json};
 
 use super::elicitation::{approve_here, asking, decisions, is_revoked, says, waits};
-use super::{TOOL, http, is_replay, receipt, refunds, told};
+use super::{TOOL, command, http, is_replay, receipt, refunds, told};
 use crate::agent::refund;
 use crate::attacks::change_policy;
 
@@ -239,17 +239,23 @@ fn nobody_is_asked_whose_client_cannot_or_whose_word_is_not_taken() {
 
 #[test]
 fn the_official_client_asks_its_person() {
+    let rule = "elicitation-from = [\"stdio\", \"token:desk\"]";
     for (answer, made) in
         [(says("approve"), 1), (json!({ "action": "decline" }), 0), (json!({ "action": "cancel" }), 0)]
     {
-        let served = serve(asking(DESK, ""));
-        let mut client = Sdk::answering(served.server.address(), &served.desk, NEWER, &answer).unwrap();
-        let result = client.call(TOOL, &refund("R-1", "broken"), 60.0).unwrap();
-        match (made, answer["action"].as_str()) {
-            (1, _) => assert_eq!(told(&result)["status"], "done", "{result:#}"),
-            (_, Some("decline")) => is_revoked(&result),
-            _ => waits(&result),
+        for mode in [NEWER, "legacy"] {
+            let served = serve(asking(rule, ""));
+            let over_http = || Sdk::http_answering(served.server.address(), &served.desk, mode, &answer);
+            let over_stdio = || Sdk::stdio_answering(&command(&served.harness), mode, &answer);
+            // Without a session the older revision has no way to ask over HTTP.
+            let mut client = if mode == NEWER { over_http() } else { over_stdio() }.unwrap();
+            let result = client.call(TOOL, &refund("R-1", "broken"), 60.0).unwrap();
+            match (made, answer["action"].as_str()) {
+                (1, _) => assert_eq!(told(&result)["status"], "done", "{result:#}"),
+                (_, Some("decline")) => is_revoked(&result),
+                _ => waits(&result),
+            }
+            assert_eq!(refunds(&served.harness), made, "{mode}: {result:#}");
         }
-        assert_eq!(refunds(&served.harness), made, "{result:#}");
     }
 }

@@ -38,6 +38,8 @@ use state::{Claims, Sealer};
 /// Questions within one call of the older revision: a person who has decided so many is not asked by the
 /// same call again.
 const QUESTIONS_MAX: usize = 16;
+/// A client that wants its answer sooner is not asked: a question that comes and goes is clicked on unread.
+const READ_MIN: Duration = Duration::from_secs(10);
 /// The name of the only question of an `input_required`.
 const QUESTION: &str = "approval";
 
@@ -181,6 +183,9 @@ impl Turn<'_> {
 
     /// Asks by requests of the server's own, until nothing waits or nobody answers.
     async fn converse(&self, mut called: Called) -> Outcome {
+        if self.caller.within.is_some_and(|within| within < READ_MIN) {
+            return called.outcome;
+        }
         for _ in 0..QUESTIONS_MAX {
             match self.next(&called).await {
                 Next::Nothing => break,

@@ -13,6 +13,8 @@ use crate::print::clean;
 
 /// Bytes of a question: what a person reads whole in a dialogue. Whoever cannot be shown all is not asked.
 const TEXT_BYTES_MAX: usize = 6 << 10;
+/// Lines of it: empty ones cost few bytes and push the rest out of sight.
+const TEXT_LINES_MAX: usize = 100;
 
 /// One question.
 pub(super) struct Question {
@@ -58,7 +60,7 @@ async fn one(effects: &Effects, policy: &Policy, key: [u8; 32], actor: &str) -> 
         return Ok(Next::Nothing);
     }
     let text = format!("{}{}{LAST}", head(&row), Shown::of(effects, key, &row).await?.plain());
-    if text.len() > TEXT_BYTES_MAX {
+    if text.len() > TEXT_BYTES_MAX || text.lines().count() > TEXT_LINES_MAX {
         tracing::info!(
             label = row.label(),
             bytes = text.len(),
