@@ -60,7 +60,7 @@ async fn one(effects: &Effects, policy: &Policy, key: [u8; 32], actor: &str) -> 
         return Ok(Next::Nothing);
     }
     let text = format!("{}{}{LAST}", head(&row), Shown::of(effects, key, &row).await?.plain());
-    if text.len() > TEXT_BYTES_MAX || text.lines().count() > TEXT_LINES_MAX {
+    if !fits(&text) {
         tracing::info!(
             label = row.label(),
             bytes = text.len(),
@@ -102,6 +102,10 @@ async fn rules<'a>(effects: &Effects, policy: &'a Policy, row: &Effect) -> anyho
     Ok(rules.filter(|rule| rule.applies(&values)).collect())
 }
 
+fn fits(text: &str) -> bool {
+    text.len() <= TEXT_BYTES_MAX && text.lines().count() <= TEXT_LINES_MAX
+}
+
 /// What it is about, in words that no model chose.
 fn head(row: &Effect) -> String {
     let [tenant, account, owner, _, tool, operation] = row.names().unwrap_or_default().map(safe_text);
@@ -127,5 +131,31 @@ impl Question {
             ElicitationSchema::new([(DECISION.to_owned(), PrimitiveSchemaDefinition::Enum(choice))].into());
         schema.required = Some(vec![DECISION.to_owned()]);
         ElicitRequestParams::FormElicitationParams { meta: None, message: self.text.clone(), requested_schema: schema }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_seen_at_once_is_not_asked() {
+        assert!(fits(&"x".repeat(TEXT_BYTES_MAX)) && fits(&"\n".repeat(TEXT_LINES_MAX)));
+        assert!(!fits(&"x".repeat(TEXT_BYTES_MAX + 1)) && !fits(&"\n".repeat(TEXT_LINES_MAX + 1)));
+    }
+
+    #[test]
+    fn nothing_is_chosen_before_the_person_chooses() {
+        let seen = SeenRow { key: [0; 32], version: 1, epoch: 0, request_digest: [0; 32] };
+        let form = serde_json::to_value(Question { seen, text: "may it?".to_owned() }.form()).unwrap();
+        let schema = serde_json::json!({
+            "type": "object",
+            "properties": { "decision": {
+                "type": "string", "title": "Decision", "description": "Whether the request above may be sent",
+                "enum": ["deny", "approve"],
+            } },
+            "required": ["decision"],
+        });
+        assert_eq!(form, serde_json::json!({ "mode": "form", "message": "may it?", "requestedSchema": schema }));
     }
 }
