@@ -268,6 +268,15 @@ fn a_grant_says_what_it_waits_for() {
 }
 
 #[test]
+fn taking_a_clients_word_is_warned_of() {
+    let rule = "[[approve]]\noperation = \"create-refund\"\nelicitation-from = [\"token:desk\"]\n";
+    let warnings = |rule: &str| Policy::parse("p.toml", &format!("{}{rule}", with_digest(FULL))).unwrap().warnings();
+    assert_eq!(warnings("").len(), 0);
+    let [warning] = &warnings(rule)[..] else { panic!("{:?}", warnings(rule)) };
+    assert!(warning.contains("through token:desk") && warning.contains("approves its own calls"), "{warning}");
+}
+
+#[test]
 fn an_entry_that_grants_more_loosens_no_requirement() {
     let text = with_digest(FULL);
     let any = "[[component]]\ntenants = [\"acme\"]\ngrant = [\"create-refund\"]\nrequires = [\"plan\"]\n";
