@@ -244,22 +244,36 @@ fn nobody_is_asked_whose_client_cannot_or_whose_word_is_not_taken() {
 #[test]
 fn the_official_client_asks_its_person() {
     let rule = "elicitation-from = [\"stdio\", \"token:desk\"]";
-    for (answer, made) in
-        [(says("approve"), 1), (json!({ "action": "decline" }), 0), (json!({ "action": "cancel" }), 0)]
-    {
-        for mode in [NEWER, "legacy"] {
-            let served = serve(asking(rule, ""));
-            let over_http = || Sdk::http_answering(served.server.address(), &served.desk, mode, &answer);
-            let over_stdio = || Sdk::stdio_answering(&command(&served.harness), mode, &answer);
-            // Without a session the older revision has no way to ask over HTTP.
-            let mut client = if mode == NEWER { over_http() } else { over_stdio() }.unwrap();
-            let result = client.call(TOOL, &refund("R-1", "broken"), 60.0).unwrap();
-            match (made, answer["action"].as_str()) {
-                (1, _) => assert_eq!(told(&result)["status"], "done", "{result:#}"),
-                (_, Some("decline")) => is_revoked(&result),
-                _ => waits(&result),
+    let (decline, cancel) = (json!({ "action": "decline" }), json!({ "action": "cancel" }));
+    // Without a session the older revision has no way to ask over HTTP.
+    for (over_http, mode, answer) in [
+        (true, NEWER, says("approve")),
+        (false, NEWER, says("approve")),
+        (false, "legacy", says("approve")),
+        (true, NEWER, decline.clone()),
+        (false, "legacy", decline),
+        (true, NEWER, cancel),
+    ] {
+        let served = serve(asking(rule, ""));
+        let client = match over_http {
+            true => Sdk::http_answering(served.server.address(), &served.desk, mode, &answer),
+            false => Sdk::stdio_answering(&command(&served.harness), mode, &answer),
+        };
+        let result = client.unwrap().call(TOOL, &refund("R-1", "broken"), 60.0).unwrap();
+        let made = match answer["action"].as_str() {
+            Some("accept") => {
+                assert_eq!(told(&result)["status"], "done", "{mode}: {result:#}");
+                1
             }
-            assert_eq!(refunds(&served.harness), made, "{mode}: {result:#}");
-        }
+            Some("decline") => {
+                is_revoked(&result);
+                0
+            }
+            _ => {
+                waits(&result);
+                0
+            }
+        };
+        assert_eq!(refunds(&served.harness), made, "{mode}: {result:#}");
     }
 }
