@@ -1,10 +1,12 @@
 //! Agents over MCP: whatever a client does, each effect happens once, and its first receipt is told.
 
 mod conformance;
+mod elicitation;
 mod ending;
 mod folders;
 mod hostile_clients;
 mod http;
+mod input_required;
 mod listing;
 mod oauth;
 mod repeats;

@@ -5,6 +5,7 @@
 mod caller;
 mod calling;
 mod catalog;
+mod elicit;
 mod facts;
 mod http;
 mod lines;
@@ -28,6 +29,7 @@ use crate::commands::call;
 use crate::exit::{Exit, usage};
 use crate::home::Home;
 use catalog::Shelf;
+use elicit::Elicitation;
 use facts::Facts;
 use server::Shared;
 
@@ -44,13 +46,14 @@ pub(crate) async fn run(home: &Home, args: Serve) -> anyhow::Result<Exit> {
     if let Err(why) = &ledger {
         tracing::error!("effects are refused: {why}");
     }
+    let elicitation = ledger.as_ref().ok().map(|ledger| Elicitation::new(Arc::clone(ledger), home.directory()));
     let sandbox = home.sandbox_over(ledger)?;
     check(&sandbox, &facts)?;
     let (shelf, catalog) = Shelf::open(sandbox.clone(), &args.components, args.prefix)?;
     if catalog.tools().is_empty() {
         tracing::warn!("there is no tool to serve yet");
     }
-    let shared = Arc::new(Shared::new(sandbox.clone(), catalog, facts));
+    let shared = Arc::new(Shared::new(sandbox.clone(), catalog, facts, elicitation));
     if shelf.has_folders() {
         tokio::spawn(look(Arc::clone(&shared), shelf));
     }

@@ -43,6 +43,8 @@ pub(crate) struct Token {
 /// Whom a token stands for.
 #[derive(Clone, Debug)]
 pub(crate) struct Identity {
+    /// What people call the token.
+    pub(crate) name: String,
     tenant: String,
     permit: Option<String>,
 }
@@ -100,7 +102,11 @@ impl Tokens {
         let tokens = read.as_ref().map(|(_, tokens)| tokens.as_slice()).unwrap_or_default();
         // What is compared is a digest: how long that takes says nothing of the token.
         let token = tokens.iter().find(|token| token.sha256 == digest);
-        Ok(token.map(|token| Identity { tenant: token.tenant.clone(), permit: token.permit.clone() }))
+        Ok(token.map(|token| Identity {
+            name: token.name.clone(),
+            tenant: token.tenant.clone(),
+            permit: token.permit.clone(),
+        }))
     }
 
     /// Makes a token and returns its text, which is kept nowhere.
