@@ -79,7 +79,8 @@ impl Issued {
         let claims = claims.map_err(|error| error.to_string())?.claims;
         check_time(&claims, now_ms())?;
         let permit = self.options.permit_claim.as_deref().map(|claim| named(&claims, claim)).transpose()?;
-        Ok(Identity::new(named(&claims, &self.options.tenant_claim)?, permit))
+        let subject = claims.get("sub").and_then(Value::as_str).unwrap_or_default();
+        Ok(Identity::issued(subject, named(&claims, &self.options.tenant_claim)?, permit))
     }
 
     /// All but the times, which are held against this host's own clock.

@@ -50,8 +50,10 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    pub(super) fn new(tenant: String, permit: Option<String>) -> Self {
-        Self { tenant, permit }
+    /// Of a token that somebody else gave out. Its name has a `/`, which no name here has, so that it is never taken
+    /// for a token of this file.
+    pub(super) fn issued(subject: &str, tenant: String, permit: Option<String>) -> Self {
+        Self { name: format!("oauth/{}", oncegate_contract::safe_text(subject)), tenant, permit }
     }
 
     /// The facts that it fixes.
