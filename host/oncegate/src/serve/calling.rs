@@ -5,7 +5,7 @@ use std::time::Duration;
 use oncegate_sandbox::outcome::{Outcome, Status};
 use oncegate_sandbox::{CallRequest, Running};
 use rmcp::RoleServer;
-use rmcp::model::{JsonObject, ProgressNotificationParam, ProgressToken};
+use rmcp::model::{CreateTaskResult, JsonObject, ProgressNotificationParam, ProgressToken};
 use rmcp::service::RequestContext;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -13,11 +13,19 @@ use tokio::time::Instant;
 use super::caller::Caller;
 use super::catalog::Entry;
 use super::server::Server;
+use super::tasks::newer;
 use super::waiting::Met;
 use super::{facts, logs};
 
 /// How often a client hears of progress: people read it.
 const PROGRESS_EVERY: Duration = Duration::from_millis(250);
+
+/// What a call came to.
+pub(super) enum Called {
+    Answered(Box<Outcome>),
+    /// It goes on, and the client asks for it later.
+    Task(Box<CreateTaskResult>),
+}
 
 /// Runs the tool, or answers from an identical call before.
 pub(super) async fn call(
@@ -26,26 +34,46 @@ pub(super) async fn call(
     arguments: JsonObject,
     caller: Caller,
     context: &RequestContext<RoleServer>,
-) -> Outcome {
+) -> Called {
+    match answered(server, entry, arguments, caller, context).await {
+        Ok(called) => called,
+        Err(refused) => Called::Answered(refused),
+    }
+}
+
+async fn answered(
+    server: &Server,
+    entry: &Entry,
+    arguments: JsonObject,
+    caller: Caller,
+    context: &RequestContext<RoleServer>,
+) -> Result<Called, Box<Outcome>> {
     let shared = &server.shared;
     let limits = shared.sandbox.policy().limits;
-    let facts = match facts::join(&shared.sandbox.policy().context, &caller.fixed, &caller.given) {
-        Ok(facts) => facts,
-        Err(refused) => return *refused,
-    };
+    let facts = facts::join(&shared.sandbox.policy().context, &caller.fixed, &caller.given)?;
+    let offer = newer::offer(shared, context, &arguments, &facts);
     let request = CallRequest { tool: entry.function.clone(), arguments: Value::Object(arguments), context: facts };
-    let ready = match shared.sandbox.ready(&entry.component, request).await {
-        Ok(ready) => ready,
-        Err(refused) => return *refused,
-    };
+    let ready = shared.sandbox.ready(&entry.component, request).await?;
     let identity = ready.identity();
     let mut running = match shared.waiting.meet(&identity).await {
-        Met::Answer(outcome) => return *outcome,
+        Met::Answer(outcome) => return Ok(Called::Answered(outcome)),
         Met::Running(running) => running,
         Met::Nothing => ready.start(),
     };
-    let until = Instant::now() + caller.within.unwrap_or(limits.answer_within).min(limits.answer_within);
-    let wanted = wait(server, &mut running, until, caller.cancels, context).await;
+    let now = Instant::now();
+    let until = now + caller.within.unwrap_or(limits.answer_within).min(limits.answer_within);
+    let mut told = 0;
+    let mut wanted = true;
+    if let Some(offer) = offer {
+        wanted = wait(server, &mut running, until.min(now + offer.after), &mut told, caller.cancels, context).await;
+        if wanted && !running.is_over() {
+            running = match newer::adopt(shared, &caller, entry, offer, running).await {
+                Ok(task) => return Ok(Called::Task(Box::new(task))),
+                Err(running) => *running,
+            };
+        }
+    }
+    wanted = wanted && wait(server, &mut running, until, &mut told, caller.cancels, context).await;
     if running.is_over() {
         logs::send(server, context, &entry.tool.name, running.printed()).await;
     }
@@ -54,7 +82,7 @@ pub(super) async fn call(
     if wanted && (outcome.status == Status::Pending || !running.is_over()) {
         shared.waiting.keep(identity, running);
     }
-    outcome
+    Ok(Called::Answered(Box::new(outcome)))
 }
 
 /// Until the guest has ended, the time is over, or nobody wants the answer any more: then the guest is
@@ -63,11 +91,11 @@ async fn wait(
     server: &Server,
     running: &mut Running,
     until: Instant,
+    told: &mut usize,
     cancels: bool,
     context: &RequestContext<RoleServer>,
 ) -> bool {
     let token = context.meta.get_progress_token();
-    let mut told = 0;
     let mut tick = tokio::time::interval(PROGRESS_EVERY);
     loop {
         tokio::select! {
@@ -82,10 +110,10 @@ async fn wait(
                 return false;
             }
             () = tokio::time::sleep_until(until) => break,
-            _ = tick.tick(), if token.is_some() => told = progress(token.as_ref(), running, told, context).await,
+            _ = tick.tick(), if token.is_some() => *told = progress(token.as_ref(), running, *told, context).await,
         }
     }
-    progress(token.as_ref(), running, told, context).await;
+    *told = progress(token.as_ref(), running, *told, context).await;
     true
 }
 
