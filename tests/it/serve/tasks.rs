@@ -138,6 +138,20 @@ impl Agent {
         if result["resultType"] == "task" { self.result(result["taskId"].as_str().unwrap()) } else { result }
     }
 
+    /// The same once it is not pending any more.
+    #[track_caller]
+    fn settled(&mut self, arguments: &Value) -> Value {
+        let started = Instant::now();
+        loop {
+            let result = self.call(arguments);
+            if result["structuredContent"]["status"] != "pending" {
+                return result;
+            }
+            assert!(started.elapsed() < ANSWER_WITHIN, "{result:#}");
+            thread::sleep(Duration::from_secs(1));
+        }
+    }
+
     fn kill(self) {
         let run = match self.wire {
             Wire::Stdio(client) => client.kill().unwrap(),

@@ -208,7 +208,7 @@ impl Door {
         // The token has done its work; nothing behind the door needs it.
         parts.headers.remove(header::AUTHORIZATION);
         parts.extensions.insert(identity);
-        let (body, greets) = older::rename_in(body);
+        let (body, greets) = older::rename_in(body, &parts.headers);
         let answer = self.mcp.handle(Request::from_parts(parts, Full::new(body))).await;
         if greets { self.greet(answer).await } else { answer }
     }

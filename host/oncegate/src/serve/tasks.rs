@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use oncegate_ledger::tasks::{Tasks, TasksError};
+use oncegate_ledger::tasks::{OPEN_MAX, Tasks, TasksError};
 use oncegate_ledger::{TaskBegun, TaskOwner};
 use oncegate_sandbox::Sandbox;
 use rand::RngCore;
@@ -60,8 +60,8 @@ pub(super) struct Keeper {
 }
 
 /// A task that this process runs.
-#[derive(Default)]
 struct Local {
+    owner: TaskOwner,
     /// Its caller wants no more of it.
     cancel: CancellationToken,
     /// Nothing of it runs any more.
@@ -113,6 +113,13 @@ impl Keeper {
         let arguments = task.arguments.to_string().into_bytes();
         if arguments.len() > ARGUMENTS_BYTES_MAX {
             return Err(Refused::TooLarge);
+        }
+        // A guest may run on when its task is over already.
+        let running = self.running().values().filter(|local| local.owner == task.owner).count();
+        if running >= OPEN_MAX {
+            return Err(Refused::Full(format!(
+                "{running} tasks of one caller are worked on here, as many as there may be"
+            )));
         }
         let at = now_ms();
         let kept = task.kept_for.unwrap_or(KEPT_FOR).clamp(KEPT_FOR_MIN, KEPT_FOR_MAX);
@@ -193,6 +200,11 @@ fn millis(duration: Duration) -> u64 {
 }
 
 impl Local {
+    fn of(owner: &TaskOwner) -> Self {
+        let (cancel, over) = (CancellationToken::new(), CancellationToken::new());
+        Self { owner: owner.clone(), cancel, over, asked: AtomicUsize::new(0) }
+    }
+
     fn asked(&self) -> usize {
         self.asked.load(Ordering::Relaxed)
     }

@@ -34,7 +34,7 @@ fn a_long_call_is_a_task_with_the_ordinary_result() {
         // It is told as often as it is asked for, and the same call is answered with it.
         assert_eq!(agent.result(&name), result);
         harness.provider().settings(&Settings::default()).unwrap();
-        is_replay(&agent.call(&refund("R-1", "in pieces")), &receipt);
+        is_replay(&agent.settled(&refund("R-1", "in pieces")), &receipt);
         agent.kill();
         is_sound(&harness, &receipt);
     }
@@ -111,6 +111,8 @@ fn a_task_whose_process_died_before_the_effect_is_not_lost() {
         let name = first.begin(&refund("R-1", "broken"));
         first.kill();
         assert_eq!(refunds(&harness), 0);
+        // The first one may not have come to it.
+        harness.provider().clear().unwrap();
 
         let mut second = Agent::start(&harness, way, &token);
         // Nobody has asked for it: nothing is done.
@@ -121,6 +123,28 @@ fn a_task_whose_process_died_before_the_effect_is_not_lost() {
         second.kill();
         is_sound(&harness, &receipt);
     }
+}
+
+#[test]
+fn two_processes_that_take_over_a_task_make_one_effect() {
+    let harness = with_limits("refunds", SHORT);
+    let way = WAYS[0];
+    harness.provider().mode(Mode::HangBefore, "GET", "/returns/R-1", Some(1)).unwrap();
+    let mut first = Agent::start(&harness, way, "");
+    let name = first.begin(&refund("R-1", "broken"));
+    first.kill();
+    assert_eq!(refunds(&harness), 0);
+    harness.provider().clear().unwrap();
+    slow(&harness);
+    let (mut second, mut third) = (Agent::start(&harness, way, ""), Agent::start(&harness, way, ""));
+    assert_eq!(second.get(&name).unwrap()["status"], "working");
+    assert_eq!(third.get(&name).unwrap()["status"], "working");
+    let result = second.result(&name);
+    assert_eq!(third.result(&name), result);
+    let receipt = receipt(&result);
+    second.kill();
+    third.kill();
+    is_sound(&harness, &receipt);
 }
 
 #[test]
@@ -148,7 +172,8 @@ fn a_cancelled_task_dispatches_nothing() {
         let mut agent = Agent::start(&harness, way, &token);
         assert_eq!(agent.get(&name).unwrap()["status"], "cancelled");
         assert_eq!(refunds(&harness), 0, "{way:?}");
-        receipt(&agent.call(&refund("R-1", "broken")));
+        harness.provider().clear().unwrap();
+        receipt(&agent.settled(&refund("R-1", "broken")));
         assert_eq!(refunds(&harness), 1, "{way:?}");
     }
 }
@@ -166,15 +191,7 @@ fn what_was_dispatched_is_not_cancelled_and_that_is_said() {
         let task = agent.over(&name);
         assert_eq!(task["status"], "cancelled", "{task:#}");
         assert!(task["statusMessage"].as_str().unwrap().contains("is not taken back"), "{task:#}");
-        let mut result = agent.call(&refund("R-1", "broken"));
-        until("the refund was not settled", || {
-            if told(&result)["status"] == "pending" {
-                thread::sleep(Duration::from_secs(1));
-                result = agent.call(&refund("R-1", "broken"));
-            }
-            told(&result)["status"] != "pending"
-        });
-        let receipt = receipt(&result);
+        let receipt = receipt(&agent.settled(&refund("R-1", "broken")));
         agent.kill();
         is_sound(&harness, &receipt);
     }
@@ -192,6 +209,7 @@ fn one_process_asks_and_stops_what_another_runs() {
     let told = second.ask("tasks/cancel", &json!({ "taskId": name })).unwrap();
     assert_eq!(told["status"], "cancelled", "{told:#}");
     assert_eq!(first.over(&name)["status"], "cancelled");
+    harness.provider().clear().unwrap();
 
     slow(&harness);
     let name = first.begin(&refund("R-2", "broken"));

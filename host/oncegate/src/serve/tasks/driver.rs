@@ -66,7 +66,7 @@ pub(super) fn start(
     running: Option<Running>,
     teller: Option<Teller>,
 ) -> Arc<Local> {
-    let local = Arc::new(Local::default());
+    let local = Arc::new(Local::of(&begun.task.owner));
     let id = begun.id;
     let other = {
         let mut all = shared.tasks.running();
@@ -162,7 +162,10 @@ impl Job {
                     break;
                 }
                 // The guest goes on to its own limit, as when a client has left.
-                () = tokio::time::sleep_until(self.until) => return Turn::Left,
+                () = tokio::time::sleep_until(self.until) => {
+                    running.ended().await;
+                    return Turn::Left;
+                }
                 _ = tick.tick() => {
                     self.tell(&running).await;
                     if self.is_over_elsewhere().await {

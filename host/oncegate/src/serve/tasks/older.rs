@@ -10,6 +10,7 @@ use std::time::Duration;
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use bytes::Bytes;
+use http::HeaderMap;
 use oncegate_sandbox::outcome::Outcome;
 use rmcp::model::{
     CallToolRequestParams, CustomNotification, CustomResult, ErrorCode, ErrorData, PaginatedRequestParams,
@@ -39,6 +40,8 @@ pub(super) const RELATED_KEY: &str = "io.modelcontextprotocol/related-task";
 const AT_ONCE_KEY: &str = "io.modelcontextprotocol/model-immediate-response";
 /// MCP's `_meta` key by which a request of the newer revision says that it is one.
 const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
+/// The same as a header.
+const VERSION_HEADER: &str = "mcp-protocol-version";
 /// Tasks in one page of `tasks/list`.
 const PAGE_TASKS: usize = 50;
 
@@ -79,10 +82,14 @@ impl Greeting {
 }
 
 /// What a message says of tasks gets names of our own; and whether it is a greeting.
-pub(in super::super) fn rename_in(body: Bytes) -> (Bytes, bool) {
+pub(in super::super) fn rename_in(body: Bytes, headers: &HeaderMap) -> (Bytes, bool) {
+    let version = headers.get(VERSION_HEADER).and_then(|value| value.to_str().ok());
+    if version.is_some_and(|version| version > REVISION) {
+        return (body, false);
+    }
     // Most messages say nothing of it; a word that is written in another way is only not found.
-    let says = |word: &[u8]| body.windows(word.len()).any(|window| window == word);
-    if !says(b"\"initialize\"") && !says(b"\"task\"") && !says(b"\"tasks/") && !says(b"\"tools/list\"") {
+    let says = |word: &&str| memchr::memmem::find(&body, word.as_bytes()).is_some();
+    if !["\"initialize\"", "\"task\"", "\"tasks/", "\"tools/list\""].iter().any(says) {
         return (body, false);
     }
     let Ok(mut message) = serde_json::from_slice::<Value>(&body) else { return (body, false) };
@@ -98,7 +105,7 @@ pub(in super::super) fn rename(message: &mut Value) -> bool {
         return false;
     }
     let method = match message["method"].as_str() {
-        Some("tools/call") if params.get("task").is_some() => "tools/call",
+        Some("tools/call") if params.get("task").is_some_and(|task| !task.is_null()) => "tools/call",
         Some(method @ ("tools/list" | "tasks/get" | "tasks/result" | "tasks/list" | "tasks/cancel")) => method,
         _ => return false,
     };
@@ -327,8 +334,8 @@ mod tests {
             assert_eq!(renamed(&json!({ "method": method, "params": { "task": {}, "_meta": newer } })), None);
         }
         let body = Bytes::from_static(b"{\"method\":\"tools/call\",\"params\":{}}");
-        assert_eq!(rename_in(body.clone()), (body, false));
-        let (_, greets) = rename_in(Bytes::from_static(b"{\"method\":\"initialize\"}"));
+        assert_eq!(rename_in(body.clone(), &HeaderMap::new()), (body, false));
+        let (_, greets) = rename_in(Bytes::from_static(b"{\"method\":\"initialize\"}"), &HeaderMap::new());
         assert!(greets);
     }
 
