@@ -41,6 +41,22 @@ fn a_long_call_is_a_task_with_the_ordinary_result() {
 }
 
 #[test]
+fn a_tools_own_failure_is_told_as_each_revision_has_it() {
+    for way in WAYS {
+        let harness = with_limits("refunds", SHORT);
+        let token = token(&harness, way);
+        harness.provider().mode(Mode::HangBefore, "GET", "/returns/R-1", None).unwrap();
+        let mut agent = Agent::start(&harness, way, &token);
+        let name = agent.begin(&refund("R-1", "broken"));
+        let task = agent.over(&name);
+        assert_eq!(task["status"], if way.revision == OLDER { "failed" } else { "completed" }, "{way:?}: {task:#}");
+        let result = agent.result(&name);
+        assert_eq!((&told(&result)["code"], &result["isError"]), (&json!("tool_failed"), &json!(true)), "{result:#}");
+        assert_eq!(refunds(&harness), 0);
+    }
+}
+
+#[test]
 fn the_older_revision_is_told_of_tasks_as_it_has_them() {
     let hello = json!({ "protocolVersion": OLDER, "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
     let tasks = json!({ "list": {}, "cancel": {}, "requests": { "tools": { "call": {} } } });
@@ -68,6 +84,11 @@ fn the_older_revision_is_told_of_tasks_as_it_has_them() {
         if let Wire::Http(_, client) = &agent.wire {
             let found = client.ask(NEWER, "server/discover", &json!({})).unwrap();
             assert!(found["capabilities"]["extensions"]["io.modelcontextprotocol/tasks"].is_object(), "{found:#}");
+            let mut request = client.request(NEWER, "tasks/get", &declared(NEWER, &json!({ "taskId": "task_x" })));
+            let at = request.windows(8).position(|bytes| bytes == b"Mcp-Name").unwrap() + "Mcp-Name: ".len();
+            request[at] = b'T';
+            let (status, body) = client.send(&request).unwrap();
+            assert!(status == 400 && body.contains("-32020"), "{status} {body}");
             // A client that knows no tasks says nothing with the word.
             let plain = client.ask("2025-06-18", "tools/call", &call(OLDER, &refund("R-1", "x"))).unwrap();
             receipt(&plain);
@@ -155,7 +176,11 @@ fn a_cancelled_task_dispatches_nothing() {
         harness.provider().mode(Mode::HangBefore, "GET", "/returns/R-1", Some(1)).unwrap();
         let mut agent = Agent::start(&harness, way, &token);
         let name = agent.begin(&refund("R-1", "broken"));
-        agent.ask("tasks/cancel", &json!({ "taskId": name })).unwrap();
+        let heard = agent.ask("tasks/cancel", &json!({ "taskId": name })).unwrap();
+        match way.revision {
+            OLDER => assert_eq!(heard["status"], "cancelled", "{heard:#}"),
+            _ => assert_eq!(heard, json!({ "resultType": "complete" })),
+        }
         let task = agent.over(&name);
         assert_eq!(task["status"], "cancelled", "{way:?}: {task:#}");
         assert!(task["statusMessage"].as_str().unwrap().contains("before it asked for an effect"), "{task:#}");
