@@ -166,7 +166,7 @@ impl ServerHandler for Server {
             return Err(ErrorData::invalid_params(format!("there is no tool {name}"), None));
         };
         match calling::call(self, entry, arguments, caller, &context).await {
-            Called::Answered(outcome) => answer(&*outcome, outcome.is_error()),
+            Called::Answered(outcome) => told(&outcome).map(CallToolResponse::from),
             Called::Task(task) => Ok((*task).into()),
         }
     }
@@ -234,11 +234,16 @@ impl ServerHandler for Server {
 }
 
 fn answer(body: &impl Serialize, is_error: bool) -> Result<CallToolResponse, ErrorData> {
-    tool_result(body, is_error).map(CallToolResponse::from)
+    result(body, is_error).map(CallToolResponse::from)
+}
+
+/// What the client of a call is told of its outcome.
+pub(super) fn told(outcome: &Outcome) -> Result<CallToolResult, ErrorData> {
+    result(outcome, outcome.is_error())
 }
 
 /// Structured content, and the same as one text.
-pub(super) fn tool_result(body: &impl Serialize, is_error: bool) -> Result<CallToolResult, ErrorData> {
+fn result(body: &impl Serialize, is_error: bool) -> Result<CallToolResult, ErrorData> {
     let value = serde_json::to_value(body).map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
     Ok(if is_error { CallToolResult::structured_error(value) } else { CallToolResult::structured(value) })
 }

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::super::caller::Caller;
 use super::super::facts;
-use super::super::server::{Server, Shared};
+use super::super::server::{Server, Shared, told};
 use super::driver::{self, Tool};
 use super::view::{self, Status, View};
 use super::{Begun, Local, owner};
@@ -23,6 +23,9 @@ use crate::home::now_ms;
 const CANCEL_WITHIN: Duration = Duration::from_secs(15);
 /// How often a task that another process runs is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// Where a result has the outcome.
+const OUTCOME: &str = "structuredContent";
 
 const MISSING: &str = "there is no such task; what is over is dropped after its time";
 
@@ -133,10 +136,10 @@ async fn over(shared: &Shared, id: [u8; 32], task: &Task) -> Result<View, ErrorD
     let answer: Value = serde_json::from_slice(&bytes)
         .map_err(|_| ErrorData::internal_error("what the task was answered cannot be read", None))?;
     let message = match ending {
-        TaskEnding::Answered => answer["message"].as_str().unwrap_or_default().to_owned(),
-        TaskEnding::Cancelled => cancelled(&answer),
+        TaskEnding::Answered => answer[OUTCOME]["message"].as_str().unwrap_or_default().to_owned(),
+        TaskEnding::Cancelled => cancelled(&answer[OUTCOME]),
     };
-    let status = status(*ending, is_error(&answer));
+    let status = status(*ending, answer["isError"] == true);
     let mut view = View::of(id, &task.begun, task.changed_at, status, message);
     view.answer = Some(answer);
     Ok(view)
@@ -149,14 +152,9 @@ pub(super) fn status(ending: TaskEnding, is_error: bool) -> Status {
     }
 }
 
-/// Whether a protocol reports a stored answer as an error.
-pub(super) fn is_error(answer: &Value) -> bool {
-    matches!(answer["status"].as_str(), Some("failed" | "refused"))
-}
-
 /// What was known when a task was cancelled, in a sentence.
-pub(super) fn cancelled(answer: &Value) -> String {
-    let none = answer["effects"].as_array().is_none_or(Vec::is_empty) && answer["status"] != "pending";
+pub(super) fn cancelled(outcome: &Value) -> String {
+    let none = outcome["effects"].as_array().is_none_or(Vec::is_empty) && outcome["status"] != "pending";
     if none {
         "It was stopped before it asked for an effect.".to_owned()
     } else {
@@ -178,8 +176,8 @@ pub(super) async fn cancel(shared: &Arc<Shared>, seeker: &Seeker, name: &str) ->
         }
         // Whoever runs it finds this and stops the guest.
         None => {
-            let answer =
-                serde_json::to_vec(&unseen()).map_err(|_| ErrorData::internal_error("it was not stored", None))?;
+            let answer = serde_json::to_vec(&told(&unseen())?)
+                .map_err(|_| ErrorData::internal_error("it was not stored", None))?;
             let ended = store(shared)?.end(found.id, TaskEnding::Cancelled, answer, now_ms()).await;
             ended.map_err(|error| unreadable(&error))?;
             // Somebody may have asked for it meanwhile, and so had it go on here.

@@ -14,7 +14,7 @@ use rmcp::service::Peer;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::super::server::Shared;
+use super::super::server::{Shared, told};
 use super::{Begun, Local, older, view};
 use crate::home::now_ms;
 
@@ -195,7 +195,11 @@ impl Job {
     }
 
     async fn store(&self, ending: TaskEnding, outcome: &Outcome) {
-        let (Some(store), Ok(bytes)) = (&self.shared.tasks.store, serde_json::to_vec(outcome)) else { return };
+        let Some(store) = &self.shared.tasks.store else { return };
+        let Some(bytes) = told(outcome).ok().and_then(|told| serde_json::to_vec(&told).ok()) else {
+            tracing::error!("what a task was answered cannot be written");
+            return;
+        };
         loop {
             match store.end(self.begun.id, ending, bytes.clone(), now_ms()).await {
                 Ok(_) => return self.tell_end(ending, outcome).await,

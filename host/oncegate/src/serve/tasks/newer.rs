@@ -16,7 +16,7 @@ use serde_json::Value;
 use super::super::caller::Caller;
 use super::super::catalog::Entry;
 use super::super::facts::Facts;
-use super::super::server::{Server, Shared, tool_result};
+use super::super::server::{Server, Shared};
 use super::asking::{self, Seeker};
 use super::driver::{self, Tool};
 use super::view::{Status, View};
@@ -80,10 +80,7 @@ pub(in super::super) async fn get(
     let seeker = Seeker::of(server, context)?;
     let view = asking::look(&server.shared, &seeker, name).await?;
     let payload = match (&view.status, &view.answer) {
-        (Status::Answered { is_error }, Some(answer)) => match serde_json::to_value(tool_result(answer, *is_error)?) {
-            Ok(Value::Object(result)) => TaskPayload::Completed { result },
-            _ => return Err(ErrorData::internal_error("the result cannot be written", None)),
-        },
+        (Status::Answered { .. }, Some(Value::Object(result))) => TaskPayload::Completed { result: result.clone() },
         (Status::Cancelled, _) => TaskPayload::Cancelled,
         _ => TaskPayload::Working,
     };

@@ -13,8 +13,8 @@ use bytes::Bytes;
 use http::HeaderMap;
 use oncegate_sandbox::outcome::Outcome;
 use rmcp::model::{
-    CallToolRequestParams, CustomNotification, CustomResult, ErrorCode, ErrorData, PaginatedRequestParams,
-    ServerNotification, ServerResult, TASKS_EXTENSION_ID,
+    CallToolRequestParams, CallToolResult, CustomNotification, CustomResult, ErrorCode, ErrorData,
+    PaginatedRequestParams, ServerNotification, ServerResult, TASKS_EXTENSION_ID,
 };
 use rmcp::service::RequestContext;
 use rmcp::{RoleServer, ServerHandler};
@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 
 use super::super::caller::Caller;
 use super::super::facts;
-use super::super::server::{Server, tool_result};
+use super::super::server::Server;
 use super::super::tools::STATUS_TOOL;
 use super::asking::{self, Seeker};
 use super::driver::{self, Teller, Tool};
@@ -255,7 +255,8 @@ async fn one(
 /// What the call itself would have been answered.
 fn result(view: &View) -> Result<Value, ErrorData> {
     let answer = view.answer.as_ref().ok_or_else(|| ErrorData::internal_error("there is no result", None))?;
-    let result = tool_result(answer, asking::is_error(answer))?;
+    let result: CallToolResult = serde_json::from_value(answer.clone())
+        .map_err(|_| ErrorData::internal_error("what the task was answered cannot be read", None))?;
     let mut result = plain(ServerResult::CallToolResult(result))?;
     result["_meta"][RELATED_KEY] = json!({ "taskId": view.name() });
     Ok(result)

@@ -24,7 +24,7 @@ pub(super) struct View {
     pub(super) id: [u8; 32],
     pub(super) status: Status,
     pub(super) message: String,
-    /// What the call is answered; for one that was cancelled, what was known then.
+    /// The result of the call; for one that was cancelled, what was known then.
     pub(super) answer: Option<Value>,
     created_at: u64,
     changed_at: u64,
