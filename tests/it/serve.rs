@@ -1,15 +1,19 @@
 //! Agents over MCP: whatever a client does, each effect happens once, and its first receipt is told.
 
 mod conformance;
+mod crowd;
 mod ending;
 mod folders;
 mod hostile_clients;
 mod http;
+mod langgraph;
 mod listing;
+mod openai_agents;
 mod repeats;
 mod sdk;
 mod several;
 mod status;
+mod typescript;
 
 use std::process::Command;
 

@@ -1,0 +1,42 @@
+//! Many sessions over HTTP at once. The whole minute with a thousand is `cargo xtask sessions`.
+
+use std::process::Command;
+use std::time::Duration;
+
+use oncegate_tests::harness::Harness;
+use oncegate_tests::mcp::http::{OLDER, Server};
+use oncegate_tests::mcp::sessions::{self, Plan};
+use oncegate_tests::provider::domains::Settings;
+
+use super::{TOOL, http, receipt, refunds};
+use crate::agent::refund;
+
+#[test]
+fn of_many_sessions_some_vanish_and_every_effect_happens_once() {
+    let harness = Harness::new("refunds").unwrap();
+    harness.provider().settings(&Settings { latency_ms: 20, ..Settings::default() }).unwrap();
+    let token = http::token(&harness, "acme");
+    let server = Server::start(&mut http::command(&harness)).unwrap();
+    let think = Duration::from_millis(500);
+    let plan = Plan { sessions: 200, lasting: Duration::ZERO, refunds: 2, think, seed: 1 };
+    let report = sessions::run(&server, &token, &plan).unwrap();
+    report.judge(&harness).unwrap();
+    assert!(report.vanished > 0, "{report:?}");
+    assert!(report.receipts.len() > plan.sessions, "{report:?}");
+    assert!(refunds(&harness) > plan.sessions);
+}
+
+#[test]
+fn more_clients_than_a_shell_allows_open_files() {
+    let harness = Harness::new("refunds").unwrap();
+    let token = http::token(&harness, "acme");
+    let serve = http::command(&harness);
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -S -n 100; exec \"$@\"", "sh"]).arg(serve.get_program()).args(serve.get_args());
+    limited.envs(serve.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let server = Server::start(&mut limited).unwrap();
+    let client = server.client(&token);
+    let idle: Vec<_> = (0..200).map(|_| client.leave_open(b"POST ").unwrap()).collect();
+    receipt(&client.call(OLDER, TOOL, &refund("R-1", "broken")).unwrap());
+    assert_eq!((idle.len(), refunds(&harness)), (200, 1));
+}
