@@ -14,6 +14,7 @@ mod status;
 mod stdio;
 pub(crate) mod tokens;
 mod tools;
+mod turns;
 mod waiting;
 
 use std::sync::Arc;

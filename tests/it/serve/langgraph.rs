@@ -5,9 +5,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use oncegate_tests::harness::Harness;
-use oncegate_tests::mcp::drivers::{Driver, Plain};
+use oncegate_tests::mcp::drivers::{self, Driver, Plain, RUN_WITHIN};
 use oncegate_tests::mcp::http::Server;
-use oncegate_tests::mcp::{ANSWER_WITHIN, drivers};
 use oncegate_tests::provider::mode::Mode;
 use serde_json::{Value, json};
 
@@ -50,7 +49,7 @@ impl Beside {
     fn until_made(&self, return_id: &str, count: usize) {
         let started = Instant::now();
         while self.made(return_id).len() < count {
-            assert!(started.elapsed() < ANSWER_WITHIN, "{:?}", self.made(return_id));
+            assert!(started.elapsed() < RUN_WITHIN, "{:?}", self.made(return_id));
             thread::sleep(Duration::from_millis(20));
         }
     }

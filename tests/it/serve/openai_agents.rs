@@ -43,8 +43,7 @@ fn over_http_after_a_time_out_or_an_error() {
     let plain = Plain::start(&harness.provider_url()).unwrap();
     let mut driver = Driver::openai_agents(&harness).unwrap();
     let url = format!("http://{}/mcp", server.address());
-    for (mode, return_id, other) in
-        [(Mode::CompleteThenHang, "R-1", "R-11"), (Mode::CompleteThenReset, "R-2", "R-12")]
+    for (mode, return_id, other) in [(Mode::CompleteThenHang, "R-1", "R-11"), (Mode::CompleteThenReset, "R-2", "R-12")]
     {
         spoil(&harness, mode);
         let run = json!({ "return_id": return_id, "url": url, "token": token, "timeout": 5 });

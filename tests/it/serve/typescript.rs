@@ -4,9 +4,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use oncegate_tests::harness::Harness;
-use oncegate_tests::mcp::ANSWER_WITHIN;
 use oncegate_tests::mcp::cut::Wire;
-use oncegate_tests::mcp::drivers::Driver;
+use oncegate_tests::mcp::drivers::{Driver, RUN_WITHIN};
 use oncegate_tests::mcp::http::Server;
 use oncegate_tests::provider::mode::Mode;
 use serde_json::{Value, json};
@@ -35,7 +34,7 @@ fn under_way() -> Served {
     client.tell(&call("arrived broken")).unwrap();
     let started = Instant::now();
     while refunds(&harness) == 0 {
-        assert!(started.elapsed() < ANSWER_WITHIN, "no refund was made");
+        assert!(started.elapsed() < RUN_WITHIN, "no refund was made");
         thread::sleep(Duration::from_millis(5));
     }
     Served { harness, wire, client, _server: server }
@@ -66,7 +65,7 @@ impl Served {
             if told(&result)["status"] != "pending" {
                 return receipt(&result);
             }
-            assert!(started.elapsed() < ANSWER_WITHIN, "{result:#}");
+            assert!(started.elapsed() < RUN_WITHIN, "{result:#}");
             thread::sleep(Duration::from_millis(500));
         }
         unreachable!("the loop returns")

@@ -16,7 +16,7 @@ use crate::harness::{Harness, Run, Running, root};
 use crate::python;
 
 /// A run takes several calls and time-outs, on a busy machine.
-const RUN_WITHIN: Duration = Duration::from_secs(300);
+pub const RUN_WITHIN: Duration = Duration::from_secs(300);
 /// The official client; what it needs is npm's to choose.
 const TYPESCRIPT: &str = "@modelcontextprotocol/sdk@1.32.2";
 

@@ -23,14 +23,18 @@ use wire::Wire;
 
 /// One call in so many is one whose client vanishes.
 const VANISHING_ONE_IN: u64 = 20;
-/// By then a client that vanishes has gone; most calls take longer.
-const VANISHED_WITHIN: Duration = Duration::from_millis(200);
+/// By then a client that vanishes has gone, one before anything could be done, the other anywhere in a call.
+const VANISHED_WITHIN: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
 /// One refund in so many is asked for by others too.
 const SHARED_ONE_IN: u64 = 4;
 /// A refund that is not told by then is stuck.
 const TOLD_WITHIN: Duration = Duration::from_secs(300);
+/// Clients that were told to come back do not come all at once.
+const RETRY_SPREAD: Duration = Duration::from_secs(1);
 /// Between two looks at the server's memory.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Looks in five seconds.
+const MEAN_OF: usize = 10;
 /// When all clients have gone their connections have, in this time.
 const LEFT_WITHIN: Duration = Duration::from_secs(60);
 /// Handles that the server may have more than before the first client: the ledger's own come and go.
@@ -73,10 +77,33 @@ pub struct Report {
 }
 
 impl Report {
-    /// The least and the most memory in the second half, in kB.
+    /// The least and the most memory in the second half, in kB: means of five seconds, since each guest that runs
+    /// at the moment of a look has some.
     pub fn second_half(&self) -> Option<(u64, u64)> {
         let half = &self.memory[self.memory.len() / 2..];
-        Some((*half.iter().min()?, *half.iter().max()?))
+        let means = || half.chunks_exact(MEAN_OF).map(|looks| looks.iter().sum::<u64>() / MEAN_OF as u64);
+        Some((means().min()?, means().max()?))
+    }
+
+    /// Notes what was heard, and says when to ask again; none: there is no need.
+    fn count(&mut self, of: &str, heard: Heard) -> Option<Duration> {
+        match heard {
+            Heard::Receipt(receipt) => {
+                self.receipts.entry(of.to_owned()).or_default().insert(receipt);
+                return None;
+            }
+            Heard::Pending(after) => {
+                self.pending += 1;
+                return Some(after);
+            }
+            Heard::Busy(after) => {
+                self.busy += 1;
+                return Some(after);
+            }
+            Heard::Lost => self.lost += 1,
+            Heard::Vanished => self.vanished += 1,
+        }
+        Some(Duration::ZERO)
     }
 
     /// Compares with what the provider counted and with the ledger's rows.
@@ -178,13 +205,16 @@ struct Session {
     revision: &'static str,
     chance: Chance,
     wire: Option<Wire>,
+    /// The last answer.
+    last: Value,
 }
 
 /// What a session heard of one call.
 enum Heard {
     Receipt(String),
-    Pending,
-    Busy,
+    /// To be asked again after so long.
+    Pending(Duration),
+    Busy(Duration),
     Lost,
     /// Nothing: it did not wait.
     Vanished,
@@ -194,7 +224,7 @@ impl Session {
     fn new(crowd: &Arc<Crowd>, number: usize) -> Self {
         let chance = Chance::of(crowd.plan.seed, &format!("session {number}"));
         let revision = if number.is_multiple_of(2) { OLDER } else { NEWER };
-        Self { crowd: Arc::clone(crowd), number, revision, chance, wire: None }
+        Self { crowd: Arc::clone(crowd), number, revision, chance, wire: None, last: Value::Null }
     }
 
     async fn run(mut self) -> Result<()> {
@@ -224,24 +254,15 @@ impl Session {
     async fn refund(&mut self, of: &str) -> Result<()> {
         let started = Instant::now();
         while started.elapsed() < TOLD_WITHIN {
-            match self.ask(of).await? {
-                Heard::Receipt(receipt) => {
-                    self.crowd.report().receipts.entry(of.to_owned()).or_default().insert(receipt);
-                    return Ok(());
-                }
-                Heard::Pending => self.crowd.report().pending += 1,
-                Heard::Busy => self.crowd.report().busy += 1,
-                Heard::Lost => self.crowd.report().lost += 1,
-                Heard::Vanished => self.crowd.report().vanished += 1,
-            }
-            tokio::time::sleep(self.chance.between(Duration::from_millis(100), Duration::from_secs(1))).await;
+            let heard = self.ask(of).await?;
+            let Some(after) = self.crowd.report().count(of, heard) else { return Ok(()) };
+            tokio::time::sleep(self.chance.between(after, after + RETRY_SPREAD)).await;
         }
-        bail!("not told after {TOLD_WITHIN:?}")
+        bail!("not told after {TOLD_WITHIN:?}; the last answer was {}", self.last)
     }
 
     async fn ask(&mut self, of: &str) -> Result<Heard> {
-        let vanishing = self.chance.below(VANISHING_ONE_IN) == 0;
-        let patience = if vanishing { self.chance.between(Duration::ZERO, VANISHED_WITHIN) } else { TOLD_WITHIN };
+        let patience = self.patience();
         let arguments = json!({ "return_id": of, "reason": self.chance.words() });
         let mut wire = self.connect().await?;
         self.crowd.report().calls += 1;
@@ -251,7 +272,18 @@ impl Session {
         let Ok((status, body)) = answer else { return Ok(Heard::Lost) };
         // It is used again only now: whatever was not answered goes with its connection.
         self.wire = Some(wire);
-        read(status, &body)
+        let heard = read(status, &body);
+        self.last = body;
+        heard
+    }
+
+    /// How long it waits for an answer.
+    fn patience(&mut self) -> Duration {
+        if self.chance.below(VANISHING_ONE_IN) != 0 {
+            return TOLD_WITHIN;
+        }
+        let within = self.chance.one(&VANISHED_WITHIN).copied().unwrap_or_default();
+        self.chance.between(Duration::ZERO, within)
     }
 
     /// The connection from before, or a new one with what a client says first.
@@ -273,9 +305,11 @@ impl Session {
 
 fn read(status: u16, body: &Value) -> Result<Heard> {
     let told = &body["result"]["structuredContent"];
+    let after = Duration::from_secs(told["retry_after"].as_u64().unwrap_or(1));
     match (status, told["status"].as_str()) {
-        (503, _) => Ok(Heard::Busy),
-        (200, Some("pending")) => Ok(Heard::Pending),
+        (503, _) => Ok(Heard::Busy(after)),
+        (200, Some("refused")) if told["next_action"] == "call_again" => Ok(Heard::Busy(after)),
+        (200, Some("pending")) => Ok(Heard::Pending(after)),
         (200, Some("done" | "already_done")) => {
             let receipt = told["effects"][0]["receipt"].as_str().context("done without a receipt")?;
             Ok(Heard::Receipt(receipt.to_owned()))
@@ -290,7 +324,11 @@ fn memory(pid: u32) -> Result<u64> {
     Ok(line.trim().trim_end_matches(" kB").parse()?)
 }
 
-fn handles(pid: u32) -> Result<usize> {
+/// How many files and connections a process has open.
+///
+/// # Errors
+/// It has ended.
+pub fn handles(pid: u32) -> Result<usize> {
     Ok(fs::read_dir(format!("/proc/{pid}/fd"))?.count())
 }
 

@@ -39,12 +39,16 @@ pub(super) async fn call(
         Err(refused) => return *refused,
     };
     let identity = ready.identity();
+    let within = caller.within.unwrap_or(limits.answer_within).min(limits.answer_within);
+    let until = Instant::now() + within;
     let mut running = match shared.waiting.meet(&identity).await {
         Met::Answer(outcome) => return *outcome,
         Met::Running(running) => running,
-        Met::Nothing => ready.start(),
+        Met::Nothing => match shared.turns.take(within).await {
+            Ok(turn) => ready.start_holding(turn),
+            Err(not_begun) => return *not_begun,
+        },
     };
-    let until = Instant::now() + caller.within.unwrap_or(limits.answer_within).min(limits.answer_within);
     let wanted = wait(server, &mut running, until, caller.cancels, context).await;
     if running.is_over() {
         logs::send(server, context, &entry.tool.name, running.printed()).await;

@@ -22,6 +22,7 @@ use super::caller::Caller;
 use super::catalog::{Catalog, Entry};
 use super::facts::Facts;
 use super::tools::{STATUS_TOOL, status_tool};
+use super::turns::Turns;
 use super::waiting::Waiting;
 use super::{calling, logs, status};
 
@@ -37,6 +38,7 @@ pub(super) struct Shared {
     /// Facts that the command line fixes.
     pub(super) facts: Facts,
     pub(super) waiting: Waiting,
+    pub(super) turns: Turns,
     /// Fires when no more calls are taken.
     pub(super) closing: CancellationToken,
     /// Fires when guests are not waited for any more.
@@ -51,6 +53,7 @@ impl Shared {
             sandbox,
             facts,
             waiting: Waiting::default(),
+            turns: Turns::default(),
             closing: CancellationToken::new(),
             stop: CancellationToken::new(),
             catalog: RwLock::new(Arc::new(catalog)),
