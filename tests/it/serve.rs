@@ -2,6 +2,7 @@
 
 mod conformance;
 mod crowd;
+mod desktop;
 mod ending;
 mod folders;
 mod hostile_clients;
@@ -9,6 +10,7 @@ mod http;
 mod langgraph;
 mod listing;
 mod openai_agents;
+mod proxy;
 mod repeats;
 mod sdk;
 mod several;

@@ -144,7 +144,10 @@ fn cached(command: &mut Command) -> &mut Command {
 }
 
 /// A folder as the README's reader has one: the program by its name, and the component.
-fn workplace(harness: &Harness) -> Result<PathBuf> {
+///
+/// # Errors
+/// The disk refuses.
+pub fn workplace(harness: &Harness) -> Result<PathBuf> {
     let folder = harness.folder().join("workplace");
     if !folder.exists() {
         fs::create_dir(&folder)?;
