@@ -108,8 +108,11 @@ async def replayed(model, run, saver, thread):
 async def killed(model, run, saver, thread):
     """Whoever runs this kills it; the next one goes on with what SQLite has."""
     graph = desk(await refund_graph(model, False, servers(run)), saver)
-    known = (await graph.aget_state(thread)).next
-    return await graph.ainvoke(None if known else REQUEST, thread, durability="sync")
+    run["resumed"] = bool((await graph.aget_state(thread)).next)
+    if not run["resumed"]:
+        # On disk before anything runs.
+        await graph.aupdate_state(thread, REQUEST, as_node=START)
+    return await graph.ainvoke(None, thread)
 
 
 async def retried(model, run, saver, thread):
@@ -135,7 +138,7 @@ async def main():
             told["said"] = last["messages"][-1].content
         except Exception as error:
             told = {"failed": f"{type(error).__name__}: {error}"}
-        print(json.dumps({"asked": model.asked, **told}), flush=True)
+        print(json.dumps({"asked": model.asked, "resumed": run.get("resumed"), **told}), flush=True)
 
 
 # Nothing is told to anybody about runs.

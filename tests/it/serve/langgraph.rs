@@ -109,7 +109,9 @@ fn killed_after_the_effect_and_resumed_from_sqlite() {
         first.tell(&run).unwrap();
         beside.until_made(return_id, 1);
         assert!(first.kill().unwrap().was_killed());
-        beside.driver().run(&run).unwrap()
+        let heard = beside.driver().run(&run).unwrap();
+        assert_eq!(heard["resumed"], true, "{heard:#}");
+        heard
     };
     let heard = killed("R-1", &json!({}));
     beside.is_once("R-1", &heard);

@@ -28,7 +28,7 @@ const VANISHED_WITHIN: [Duration; 2] = [Duration::from_millis(20), Duration::fro
 /// One refund in so many is asked for by others too.
 const SHARED_ONE_IN: u64 = 4;
 /// A refund that is not told by then is stuck.
-const TOLD_WITHIN: Duration = Duration::from_secs(300);
+const TOLD_WITHIN: Duration = Duration::from_secs(1_800);
 /// Clients that were told to come back do not come all at once.
 const RETRY_SPREAD: Duration = Duration::from_secs(1);
 /// Between two looks at the server's memory.
