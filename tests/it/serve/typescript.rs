@@ -46,7 +46,7 @@ fn call(reason: &str) -> Value {
 
 impl Served {
     /// The call was lost, and the next ones are made over another connection.
-    fn is_once(mut self) {
+    fn happens_once(mut self) {
         let lost = self.client.heard().unwrap();
         assert!(lost["failed"].is_string(), "{lost:#}");
         let first = self.insist();
@@ -76,12 +76,12 @@ impl Served {
 fn a_wire_that_is_cut_under_a_call() {
     let served = under_way();
     assert!(served.wire.cut() > 0);
-    served.is_once();
+    served.happens_once();
 }
 
 #[test]
 fn a_client_that_closes_under_its_own_call() {
     let mut served = under_way();
     served.client.tell(&json!({ "close": true })).unwrap();
-    served.is_once();
+    served.happens_once();
 }
