@@ -3,12 +3,15 @@
 mod conformance;
 mod crowd;
 mod desktop;
+mod elicitation;
 mod ending;
 mod folders;
 mod hostile_clients;
 mod http;
+mod input_required;
 mod langgraph;
 mod listing;
+mod oauth;
 mod openai_agents;
 mod proxy;
 mod repeats;
