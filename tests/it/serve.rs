@@ -1,19 +1,25 @@
 //! Agents over MCP: whatever a client does, each effect happens once, and its first receipt is told.
 
 mod conformance;
+mod crowd;
+mod desktop;
 mod elicitation;
 mod ending;
 mod folders;
 mod hostile_clients;
 mod http;
 mod input_required;
+mod langgraph;
 mod listing;
 mod oauth;
+mod openai_agents;
+mod proxy;
 mod repeats;
 mod sdk;
 mod several;
 mod status;
 mod tasks;
+mod typescript;
 
 use std::process::Command;
 

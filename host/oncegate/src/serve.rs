@@ -17,6 +17,7 @@ mod stdio;
 mod tasks;
 pub(crate) mod tokens;
 mod tools;
+mod turns;
 mod waiting;
 
 use std::sync::Arc;

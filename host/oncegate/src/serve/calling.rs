@@ -117,14 +117,14 @@ pub(super) async fn answered(
 async fn begin(server: &Server, ready: Ready, caller: &Caller) -> Result<Begun, Box<Outcome>> {
     let shared = &server.shared;
     let limit = shared.sandbox.policy().limits.answer_within;
-    let identity = ready.identity();
+    let within = caller.within.unwrap_or(limit).min(limit);
+    let (identity, at) = (ready.identity(), Instant::now());
     let running = match shared.waiting.meet(&identity).await {
         Met::Answer(outcome) => return Err(outcome),
         Met::Running(running) => running,
-        Met::Nothing => ready.start(),
+        Met::Nothing => ready.start_holding(shared.turns.take(within).await?),
     };
-    let at = Instant::now();
-    Ok(Begun { identity, running, at, until: at + caller.within.unwrap_or(limit).min(limit), told: 0 })
+    Ok(Begun { identity, running, at, until: at + within, told: 0 })
 }
 
 async fn finish(

@@ -20,6 +20,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -48,6 +49,8 @@ const HEADERS_BYTES_MAX: usize = 32 << 10;
 const CONNECTIONS_MAX: usize = 4_096;
 /// Requests worked on at once; each may hold a guest's memory.
 const REQUESTS_MAX: usize = 512;
+/// Files that all of this takes: a connection each, the ledger, and what guests under way ask of providers.
+const FILES_MAX: u64 = 8_192;
 
 /// What the operator says of this door.
 pub(super) struct Options {
@@ -77,6 +80,7 @@ struct Door {
 
 /// Until the process is told to stop; calls under way are answered first.
 pub(super) async fn run(home: &Home, shared: &Arc<Shared>, options: Options) -> anyhow::Result<()> {
+    allow_files();
     let asked = options.address;
     let listener = TcpListener::bind(asked).await.with_context(|| format!("{asked} cannot be listened on"))?;
     let address = listener.local_addr().context("the address is not known")?;
@@ -93,6 +97,18 @@ pub(super) async fn run(home: &Home, shared: &Arc<Shared>, options: Options) -> 
     print::out(&told)?;
     accept(&listener, shared, &door).await;
     Ok(())
+}
+
+/// A shell or a service manager often allows 1,024 at first, and more to whoever asks.
+fn allow_files() {
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = limit.maximum.map_or(FILES_MAX, |maximum| maximum.min(FILES_MAX));
+    if limit.current.is_some_and(|current| current < wanted) {
+        let raised = Rlimit { current: Some(wanted), maximum: limit.maximum };
+        if let Err(error) = setrlimit(Resource::Nofile, raised) {
+            tracing::warn!(%error, "no more than {:?} files can be open", limit.current);
+        }
+    }
 }
 
 async fn accept(listener: &TcpListener, shared: &Arc<Shared>, door: &Arc<Door>) {

@@ -26,6 +26,7 @@ use super::elicit::{self, Elicitation, Told};
 use super::facts::Facts;
 use super::tasks::{Keeper, newer, older};
 use super::tools::{STATUS_TOOL, status_tool};
+use super::turns::Turns;
 use super::waiting::Waiting;
 use super::{logs, status};
 
@@ -41,6 +42,7 @@ pub(super) struct Shared {
     /// Facts that the command line fixes.
     pub(super) facts: Facts,
     pub(super) waiting: Waiting,
+    pub(super) turns: Turns,
     /// What asking a client's person needs; none without a ledger.
     pub(super) elicitation: Option<Elicitation>,
     pub(super) tasks: Keeper,
@@ -65,6 +67,7 @@ impl Shared {
             sandbox,
             facts,
             waiting: Waiting::default(),
+            turns: Turns::default(),
             elicitation,
             closing: CancellationToken::new(),
             stop: CancellationToken::new(),
