@@ -26,7 +26,7 @@ use super::super::facts;
 use super::super::server::Server;
 use super::super::tools::STATUS_TOOL;
 use super::asking::{self, Seeker};
-use super::driver::{self, Teller, Tool};
+use super::driver::{self, Began, Teller, Tool};
 use super::view::{Status, View};
 use super::{Asked, POLL_EVERY, millis, owner};
 
@@ -214,7 +214,7 @@ async fn begin(server: &Server, params: Value, context: &RequestContext<RoleServ
     })?;
     let view = View::of(begun.id, &begun.task, begun.task.at, Status::Working, "It is being worked on.".to_owned());
     let tool = Tool { component: Arc::clone(&entry.component), function: entry.function.clone(), arguments };
-    driver::start(shared, begun, tool, None, teller(context));
+    driver::start(shared, begun, tool, Began::Now, teller(context));
     Ok(json!({ "task": shown(&view), "_meta": { AT_ONCE_KEY: WORKING } }))
 }
 
