@@ -9,6 +9,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Guests at once, those included that run on after their call was answered `pending`: as many as the sandbox runs.
 const TURNS_MAX: usize = 64;
+/// How long a call that nobody waits for waits at a time.
+const LONG: Duration = Duration::from_secs(600);
 /// Seconds until a call that was not begun is worth another try.
 const TRY_AFTER: u32 = 2;
 
@@ -31,6 +33,15 @@ impl Turns {
         match tokio::time::timeout(within / 2, Arc::clone(&self.0).acquire_owned()).await {
             Ok(Ok(turn)) => Ok(turn),
             _ => Err(Box::new(not_begun())),
+        }
+    }
+
+    /// A turn, however long that takes: for a call that nobody waits for.
+    pub(super) async fn wait(&self) -> OwnedSemaphorePermit {
+        loop {
+            if let Ok(turn) = self.take(LONG).await {
+                return turn;
+            }
         }
     }
 }

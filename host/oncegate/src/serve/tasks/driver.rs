@@ -27,6 +27,8 @@ const AGAIN_AFTER_MAX: Duration = Duration::from_secs(60);
 /// How long a guest that is stopped may take to end.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
 
+const NOT_BEGUN: &str = "The task was cancelled before its tool ran; it asked for no effect.";
+
 /// What runs for a task.
 pub(super) struct Tool {
     pub(super) component: Arc<Loaded>,
@@ -172,9 +174,15 @@ impl Job {
             arguments: self.tool.arguments.clone(),
             context: self.begun.task.context.clone(),
         };
-        match self.shared.sandbox.ready(&self.tool.component, request).await {
-            Ok(ready) => self.watch(ready.start()).await,
-            Err(refused) => Turn::Answer(*refused),
+        let ready = match self.shared.sandbox.ready(&self.tool.component, request).await {
+            Ok(ready) => ready,
+            Err(refused) => return Turn::Answer(*refused),
+        };
+        tokio::select! {
+            turn = self.shared.turns.wait() => self.watch(ready.start_holding(turn)).await,
+            () = self.local.cancel.cancelled() => Turn::Cancelled(Outcome::refused(Code::ToolFailed, NOT_BEGUN)),
+            () = self.shared.closing.cancelled() => Turn::Left,
+            () = tokio::time::sleep_until(self.until) => Turn::Left,
         }
     }
 
