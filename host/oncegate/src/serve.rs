@@ -26,7 +26,7 @@ use crate::args::Serve;
 use crate::commands::call;
 use crate::exit::{Exit, usage};
 use crate::home::Home;
-use catalog::Shelf;
+use catalog::{Naming, Shelf};
 use facts::Facts;
 use server::Shared;
 
@@ -45,7 +45,8 @@ pub(crate) async fn run(home: &Home, args: Serve) -> anyhow::Result<Exit> {
     }
     let sandbox = home.sandbox_over(ledger)?;
     check(&sandbox, &facts)?;
-    let (shelf, catalog) = Shelf::open(sandbox.clone(), &args.components, args.prefix)?;
+    let naming = Naming { prefix: args.prefix, underscores: args.underscores };
+    let (shelf, catalog) = Shelf::open(sandbox.clone(), &args.components, naming)?;
     if catalog.tools().is_empty() {
         tracing::warn!("there is no tool to serve yet");
     }

@@ -16,8 +16,8 @@ use super::server::Server;
 use super::waiting::Met;
 use super::{facts, logs};
 
-/// How often a client hears of progress: people read it.
-const PROGRESS_EVERY: Duration = Duration::from_millis(250);
+/// How often a client hears of progress and of what is printed: people read it.
+const TELL_EVERY: Duration = Duration::from_millis(250);
 
 /// Runs the tool, or answers from an identical call before.
 pub(super) async fn call(
@@ -45,9 +45,10 @@ pub(super) async fn call(
         Met::Nothing => ready.start(),
     };
     let until = Instant::now() + caller.within.unwrap_or(limits.answer_within).min(limits.answer_within);
-    let wanted = wait(server, &mut running, until, caller.cancels, context).await;
+    let mut listener = Listener::new(server, &entry.tool.name, context);
+    let wanted = wait(server, &mut running, until, caller.cancels, &mut listener).await;
     if running.is_over() {
-        logs::send(server, context, &entry.tool.name, running.printed()).await;
+        listener.end(&running).await;
     }
     let outcome = running.outcome().await;
     // Also a guest that runs on after a refusal: whoever ends the process has to find it.
@@ -64,16 +65,14 @@ async fn wait(
     running: &mut Running,
     until: Instant,
     cancels: bool,
-    context: &RequestContext<RoleServer>,
+    listener: &mut Listener<'_>,
 ) -> bool {
-    let token = context.meta.get_progress_token();
-    let mut told = 0;
-    let mut tick = tokio::time::interval(PROGRESS_EVERY);
+    let mut tick = tokio::time::interval(TELL_EVERY);
     loop {
         tokio::select! {
             biased;
             () = running.ended() => break,
-            () = context.ct.cancelled(), if cancels => {
+            () = listener.context.ct.cancelled(), if cancels => {
                 running.stop();
                 return false;
             }
@@ -82,26 +81,59 @@ async fn wait(
                 return false;
             }
             () = tokio::time::sleep_until(until) => break,
-            _ = tick.tick(), if token.is_some() => told = progress(token.as_ref(), running, told, context).await,
+            _ = tick.tick(), if listener.wants_something() => listener.tell(running).await,
         }
     }
-    progress(token.as_ref(), running, told, context).await;
+    listener.tell(running).await;
     true
 }
 
-/// Tells how many effects the guest has asked for, if that has changed.
-async fn progress(
-    token: Option<&ProgressToken>,
-    running: &Running,
-    told: usize,
-    context: &RequestContext<RoleServer>,
-) -> usize {
-    let asked = running.effects_asked();
-    let Some(token) = token.filter(|_| asked > told) else { return told };
-    // Counts of effects are far below the integers that a float has.
-    let progress = ProgressNotificationParam::new(token.clone(), asked as f64);
-    if let Err(error) = context.peer.notify_progress(progress).await {
-        tracing::debug!(%error, "progress was not told");
+/// Who is told of a call while it runs.
+struct Listener<'a> {
+    context: &'a RequestContext<RoleServer>,
+    tool: &'a str,
+    /// Where the client wants to hear of progress.
+    progress: Option<ProgressToken>,
+    /// Effects that it has heard of.
+    effects: usize,
+    /// Whether it wants to hear what the guest prints.
+    logs: bool,
+    printed: logs::Told,
+}
+
+impl<'a> Listener<'a> {
+    fn new(server: &Server, tool: &'a str, context: &'a RequestContext<RoleServer>) -> Self {
+        let progress = context.meta.get_progress_token();
+        let logs = logs::wanted(server, context);
+        Self { context, tool, progress, effects: 0, logs, printed: logs::Told::default() }
     }
-    asked
+
+    fn wants_something(&self) -> bool {
+        self.progress.is_some() || self.logs
+    }
+
+    /// Tells what is new.
+    async fn tell(&mut self, running: &Running) {
+        self.tell_progress(running.effects_asked()).await;
+        if self.logs {
+            logs::lines(self.context, self.tool, &running.printed().0, &mut self.printed).await;
+        }
+    }
+
+    async fn tell_progress(&mut self, asked: usize) {
+        let Some(token) = self.progress.as_ref().filter(|_| asked > self.effects) else { return };
+        // Counts of effects are far below the integers that a float has.
+        let progress = ProgressNotificationParam::new(token.clone(), asked as f64);
+        if let Err(error) = self.context.peer.notify_progress(progress).await {
+            tracing::debug!(%error, "progress was not told");
+        }
+        self.effects = asked;
+    }
+
+    /// Tells what is left of the output when the guest has ended.
+    async fn end(&mut self, running: &Running) {
+        if self.logs {
+            logs::rest(self.context, self.tool, running.printed(), &mut self.printed).await;
+        }
+    }
 }
