@@ -12,6 +12,7 @@ mod logs;
 mod server;
 mod status;
 mod stdio;
+mod strict;
 pub(crate) mod tokens;
 mod tools;
 mod waiting;
