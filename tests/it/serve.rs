@@ -2,9 +2,12 @@
 
 mod conformance;
 mod ending;
+mod fixtures;
 mod folders;
 mod hostile_clients;
+mod hostile_http;
 mod http;
+mod judges;
 mod listing;
 mod repeats;
 mod sdk;
@@ -45,6 +48,13 @@ fn told(result: &Value) -> &Value {
     let failed = matches!(told["status"].as_str(), Some("failed" | "refused"));
     assert_eq!(result["isError"], failed, "{result:#}");
     told
+}
+
+/// The most memory that a process has had.
+fn peak_kb(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    peak.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
 #[track_caller]

@@ -59,9 +59,11 @@ impl Guest for Fixtures {
 
     fn test_tool_with_progress() -> Result<u32, String> {
         for number in 1..=NOTES {
-            let id = text("id", &format!("R-{number}"));
-            lookup::fetch("look", &[id]).map_err(|error| format!("{error:?}"))?;
-            effect::perform("leave-note", &[text("text", "a note")]).map_err(|error| format!("{error:?}"))?;
+            let id = format!("R-{number}");
+            lookup::fetch("look", &[text("id", &id)]).map_err(|error| format!("{error:?}"))?;
+            let note = [text("thread", &id), text("text", "a note")];
+            effect::perform("leave-note", &note).map_err(|error| format!("{error:?}"))?;
+            eprintln!("note {number}");
         }
         Ok(NOTES)
     }
