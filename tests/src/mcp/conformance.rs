@@ -14,6 +14,9 @@ use super::npm;
 
 const PACKAGES: [&str; 2] = ["node@22.23.3", "@modelcontextprotocol/conformance@0.2.0-alpha.12"];
 
+/// What stands behind a scenario's name; names have hyphens and years too.
+const TIME: &str = "-2026-07-28T12-00-00-000Z";
+
 /// One thing that was looked at.
 #[derive(Debug)]
 pub struct Check {
@@ -55,8 +58,8 @@ pub fn judge(address: &str, token: &str, facts: &str, revision: &str, folder: &P
 /// The checks of one scenario; its folder is `server-NAME-TIME`.
 fn read(folder: &Path) -> Result<Vec<Check>> {
     let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let name = name.trim_start_matches("server-");
-    let scenario = name.find("-2026-").or(name.find("-20")).map_or(name, |at| &name[..at]).to_owned();
+    let name = name.strip_prefix("server-").unwrap_or(&name);
+    let scenario = name.get(..name.len().saturating_sub(TIME.len())).unwrap_or_default().to_owned();
     let text = fs::read_to_string(folder.join("checks.json")).with_context(|| format!("{}", folder.display()))?;
     let found: Vec<Value> = serde_json::from_str(&text)?;
     let text = |check: &Value, name: &str| check[name].as_str().unwrap_or_default().to_owned();
