@@ -229,3 +229,20 @@ fn stamp(path: &Path) -> Option<Stamp> {
     let metadata = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
     Some(Stamp { modified: metadata.modified().ok()?, bytes: metadata.len(), inode: metadata.ino() })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_made_and_checked() {
+        let name = |prefix, underscores, tool| Naming { prefix, underscores }.name("acme-refunds", tool);
+        assert_eq!(name(false, false, "issue-refund"), "issue-refund");
+        assert_eq!(name(true, false, "issue-refund"), "acme-refunds.issue-refund");
+        assert_eq!(name(false, true, "issue-refund"), "issue_refund");
+        assert_eq!(name(true, true, "issue-refund"), "acme_refunds.issue_refund");
+        // What would take the name of the host's own tool.
+        assert!(check_name(&name(false, false, "effect-status")).is_ok());
+        assert!(check_name(&name(false, true, "effect-status")).is_err());
+    }
+}
