@@ -169,7 +169,7 @@ pub(crate) enum TokenCommand {
 
 #[derive(Debug, ClapArgs)]
 #[command(
-    after_help = "Examples:\n  oncegate inspect refunds.wasm\n  oncegate inspect new.wasm --against old.wasm   # exit 5 if it can do more"
+    after_help = "Examples:\n  oncegate inspect refunds.wasm\n  oncegate inspect new.wasm --against old.wasm   # exit 5 if it can do more\n  oncegate inspect new.wasm --against old.wasm --sarif > new.sarif"
 )]
 pub(crate) struct Inspect {
     /// The component
@@ -177,6 +177,9 @@ pub(crate) struct Inspect {
     /// An older version to compare with
     #[arg(long, value_name = "OLD")]
     pub(crate) against: Option<PathBuf>,
+    /// Print SARIF 2.1.0 for code scanning: effects are notes, risks warnings, what widened errors
+    #[arg(long)]
+    pub(crate) sarif: bool,
 }
 
 #[derive(Debug, ClapArgs)]
