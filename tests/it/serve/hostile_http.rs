@@ -133,7 +133,7 @@ fn an_effect_under_way_ends_well_whatever_another_client_sends() {
     let client = served.client();
     let flood = || client.send(&client.bytes(&[], &vec![b'x'; 100_000_000])).unwrap().0;
     thread::scope(|scope| {
-        let floods: Vec<_> = (0..3).map(|_| scope.spawn(&flood)).collect();
+        let floods: Vec<_> = (0..3).map(|_| scope.spawn(flood)).collect();
         floods.into_iter().for_each(|flood| assert_eq!(flood.join().unwrap(), 413));
     });
     let cut = served.client();

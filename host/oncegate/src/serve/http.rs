@@ -213,6 +213,9 @@ impl Door {
             let (error, id) = *refusal;
             return reply(StatusCode::BAD_REQUEST, &json!(ServerJsonRpcMessage::error(error, id)));
         }
+        if let Err((status, why)) = strict::no_session(&parts.headers) {
+            return refuse(status, why);
+        }
         // The token has done its work; nothing behind the door needs it.
         parts.headers.remove(header::AUTHORIZATION);
         parts.extensions.insert(identity);

@@ -27,14 +27,26 @@ pub(super) fn json(text: &[u8]) -> serde_json::Result<Value> {
     serde_json::from_slice(text)
 }
 
+/// Which answer a client gets, and why.
+type Refused = (StatusCode, &'static str);
+
 /// Looks at headers that stand for one thing.
 ///
 /// # Errors
-/// Which answer the client gets, and why.
-pub(super) fn headers(headers: &HeaderMap) -> Result<(), (StatusCode, &'static str)> {
+/// One is there twice.
+pub(super) fn headers(headers: &HeaderMap) -> Result<(), Refused> {
     if headers.get_all(HOST).iter().count() > 1 || headers.get_all(AUTHORIZATION).iter().count() > 1 {
         return Err((StatusCode::BAD_REQUEST, "Host and Authorization are given once"));
     }
+    Ok(())
+}
+
+/// Looks for a session where there are none: it is somebody else's, or of a server that has gone, and its
+/// client has to begin anew. The newer revision knows none.
+///
+/// # Errors
+/// One is named.
+pub(super) fn no_session(headers: &HeaderMap) -> Result<(), Refused> {
     let revision = headers.get(REVISION).and_then(|revision| revision.to_str().ok());
     let newer = revision.is_some_and(|revision| revision >= "2026-07-28");
     if headers.contains_key(SESSION) && !newer {
@@ -144,7 +156,7 @@ mod tests {
             pairs.iter().for_each(|(name, value)| {
                 map.append(*name, value.parse().unwrap());
             });
-            headers(&map).map_err(|(status, _)| status.as_u16())
+            headers(&map).and_then(|()| no_session(&map)).map_err(|(status, _)| status.as_u16())
         };
         assert_eq!(of(&[("host", "a"), ("authorization", "Bearer x")]), Ok(()));
         assert_eq!(of(&[("host", "a"), ("host", "b")]), Err(400));
