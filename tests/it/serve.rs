@@ -13,6 +13,7 @@ mod repeats;
 mod sdk;
 mod several;
 mod status;
+mod tasks;
 
 use std::process::Command;
 

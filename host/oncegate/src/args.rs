@@ -135,6 +135,9 @@ pub(crate) struct Serve {
     /// With --http: who gives out tokens, told to clients as RFC 9728 says; a gateway in front checks them
     #[arg(long, value_name = "URL")]
     pub(crate) authorization_server: Vec<String>,
+    /// How long a call may take before a client that takes tasks is given one instead of an answer
+    #[arg(long, value_name = "DURATION", value_parser = every, default_value = "2s")]
+    pub(crate) task_after: std::time::Duration,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use oncegate_sandbox::outcome::{Outcome, Status};
 use oncegate_sandbox::{CallRequest, Running};
 use rmcp::RoleServer;
-use rmcp::model::{JsonObject, ProgressNotificationParam, ProgressToken};
+use rmcp::model::{CreateTaskResult, JsonObject, ProgressNotificationParam, ProgressToken};
 use rmcp::service::RequestContext;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -13,11 +13,19 @@ use tokio::time::Instant;
 use super::caller::Caller;
 use super::catalog::Entry;
 use super::server::Server;
+use super::tasks::newer;
 use super::waiting::Met;
 use super::{facts, logs};
 
 /// How often a client hears of progress and of what is printed: people read it.
 const TELL_EVERY: Duration = Duration::from_millis(250);
+
+/// What a call came to.
+pub(super) enum Called {
+    Answered(Box<Outcome>),
+    /// It goes on, and the client asks for it later.
+    Task(Box<CreateTaskResult>),
+}
 
 /// Runs the tool, or answers from an identical call before.
 pub(super) async fn call(
@@ -26,27 +34,46 @@ pub(super) async fn call(
     arguments: JsonObject,
     caller: Caller,
     context: &RequestContext<RoleServer>,
-) -> Outcome {
+) -> Called {
+    match answered(server, entry, arguments, caller, context).await {
+        Ok(called) => called,
+        Err(refused) => Called::Answered(refused),
+    }
+}
+
+async fn answered(
+    server: &Server,
+    entry: &Entry,
+    arguments: JsonObject,
+    caller: Caller,
+    context: &RequestContext<RoleServer>,
+) -> Result<Called, Box<Outcome>> {
     let shared = &server.shared;
     let limits = shared.sandbox.policy().limits;
-    let facts = match facts::join(&shared.sandbox.policy().context, &caller.fixed, &caller.given) {
-        Ok(facts) => facts,
-        Err(refused) => return *refused,
-    };
+    let facts = facts::join(&shared.sandbox.policy().context, &caller.fixed, &caller.given)?;
+    let offer = newer::offer(shared, context, &arguments, &facts);
     let request = CallRequest { tool: entry.function.clone(), arguments: Value::Object(arguments), context: facts };
-    let ready = match shared.sandbox.ready(&entry.component, request).await {
-        Ok(ready) => ready,
-        Err(refused) => return *refused,
-    };
+    let ready = shared.sandbox.ready(&entry.component, request).await?;
     let identity = ready.identity();
     let mut running = match shared.waiting.meet(&identity).await {
-        Met::Answer(outcome) => return *outcome,
+        Met::Answer(outcome) => return Ok(Called::Answered(outcome)),
         Met::Running(running) => running,
         Met::Nothing => ready.start(),
     };
-    let until = Instant::now() + caller.within.unwrap_or(limits.answer_within).min(limits.answer_within);
+    let now = Instant::now();
+    let until = now + caller.within.unwrap_or(limits.answer_within).min(limits.answer_within);
     let mut listener = Listener::new(server, &entry.tool.name, context);
-    let wanted = wait(server, &mut running, until, caller.cancels, &mut listener).await;
+    let mut wanted = true;
+    if let Some(offer) = offer {
+        wanted = wait(server, &mut running, until.min(now + offer.after), caller.cancels, &mut listener).await;
+        if wanted && !running.is_over() {
+            running = match newer::adopt(shared, &caller, entry, offer, running).await {
+                Ok(task) => return Ok(Called::Task(Box::new(task))),
+                Err(running) => *running,
+            };
+        }
+    }
+    wanted = wanted && wait(server, &mut running, until, caller.cancels, &mut listener).await;
     if running.is_over() {
         listener.end(&running).await;
     }
@@ -55,7 +82,7 @@ pub(super) async fn call(
     if wanted && (outcome.status == Status::Pending || !running.is_over()) {
         shared.waiting.keep(identity, running);
     }
-    outcome
+    Ok(Called::Answered(Box::new(outcome)))
 }
 
 /// Until the guest has ended, the time is over, or nobody wants the answer any more: then the guest is

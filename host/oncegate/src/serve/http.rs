@@ -28,6 +28,7 @@ use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
 use super::server::{Server, Shared};
+use super::tasks::older::{self, Greeting};
 use super::tokens::{Identity, Tokens};
 use super::{lines, strict};
 use crate::home::Home;
@@ -68,6 +69,7 @@ struct Door {
     tokens: Tokens,
     mcp: StreamableHttpService<Server, NeverSessionManager>,
     requests: Semaphore,
+    greeting: Greeting,
     /// The document of RFC 9728 and where it is.
     metadata: Option<(Value, String)>,
 }
@@ -159,6 +161,7 @@ impl Door {
             .with_legacy_session_mode(false)
             .with_json_response(true)
             .with_max_request_body_bytes(BODY_BYTES_MAX);
+        let greeting = shared.greeting(true);
         let shared = Arc::clone(shared);
         let factory = move || Ok(Server::new(Arc::clone(&shared)));
         let resource = options.resource.unwrap_or_else(|| format!("http://{address}{PATH}"));
@@ -174,6 +177,7 @@ impl Door {
             tokens,
             mcp: StreamableHttpService::new(factory, Arc::default(), config),
             requests: Semaphore::new(REQUESTS_MAX),
+            greeting,
             metadata,
         }
     }
@@ -219,7 +223,23 @@ impl Door {
         // The token has done its work; nothing behind the door needs it.
         parts.headers.remove(header::AUTHORIZATION);
         parts.extensions.insert(identity);
-        self.mcp.handle(Request::from_parts(parts, Full::new(body))).await
+        let (body, greets) = older::rename_in(body, &parts.headers);
+        let answer = self.mcp.handle(Request::from_parts(parts, Full::new(body))).await;
+        if greets { self.greet(answer).await } else { answer }
+    }
+
+    /// Completes what a greeting is answered.
+    async fn greet(&self, answer: Response<Body>) -> Response<Body> {
+        let is_json = |value: &header::HeaderValue| value.as_bytes().starts_with(b"application/json");
+        if !answer.headers().get(header::CONTENT_TYPE).is_some_and(is_json) {
+            return answer;
+        }
+        let (mut parts, body) = answer.into_parts();
+        let Ok(body) = body.collect().await;
+        let body = body.to_bytes();
+        let body = self.greeting.complete_message(&body).map_or(body, Bytes::from);
+        parts.headers.remove(header::CONTENT_LENGTH);
+        Response::from_parts(parts, Full::new(body).boxed())
     }
 
     fn identify(&self, headers: &HeaderMap) -> Result<Identity, Box<Response<Body>>> {
