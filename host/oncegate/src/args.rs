@@ -117,6 +117,9 @@ pub(crate) struct Serve {
     /// Name tools `component.tool`
     #[arg(long)]
     pub(crate) prefix: bool,
+    /// Name tools with `_` for `-`, for clients that make identifiers of names
+    #[arg(long)]
+    pub(crate) underscores: bool,
     /// Serve streamable HTTP at http://ADDR/mcp, to those with a token of `oncegate token`
     #[arg(long, value_name = "ADDR")]
     pub(crate) http: Option<SocketAddr>,

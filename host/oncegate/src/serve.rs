@@ -14,6 +14,7 @@ mod oauth;
 mod server;
 mod status;
 mod stdio;
+mod strict;
 mod tasks;
 pub(crate) mod tokens;
 mod tools;
@@ -30,7 +31,7 @@ use crate::args::Serve;
 use crate::commands::call;
 use crate::exit::{Exit, usage};
 use crate::home::Home;
-use catalog::Shelf;
+use catalog::{Naming, Shelf};
 use elicit::Elicitation;
 use facts::Facts;
 use server::Shared;
@@ -51,7 +52,8 @@ pub(crate) async fn run(home: &Home, args: Serve) -> anyhow::Result<Exit> {
     let elicitation = ledger.as_ref().ok().map(|ledger| Elicitation::new(Arc::clone(ledger), home.directory()));
     let sandbox = home.sandbox_over(ledger)?;
     check(&sandbox, &facts)?;
-    let (shelf, catalog) = Shelf::open(sandbox.clone(), &args.components, args.prefix)?;
+    let naming = Naming { prefix: args.prefix, underscores: args.underscores };
+    let (shelf, catalog) = Shelf::open(sandbox.clone(), &args.components, naming)?;
     if catalog.tools().is_empty() {
         tracing::warn!("there is no tool to serve yet");
     }

@@ -118,6 +118,16 @@ impl Running {
         Ok(stdin.flush()?)
     }
 
+    /// Writes bytes to standard input as they are.
+    ///
+    /// # Errors
+    /// The program has closed it.
+    pub fn write_bytes(&mut self, bytes: &[u8]) -> Result<()> {
+        let stdin = self.child.stdin.as_mut().context("stdin was closed")?;
+        stdin.write_all(bytes)?;
+        Ok(stdin.flush()?)
+    }
+
     /// The end of standard input.
     pub fn close_stdin(&mut self) {
         self.child.stdin = None;

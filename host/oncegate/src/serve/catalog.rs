@@ -25,6 +25,22 @@ pub(super) struct Entry {
     pub(super) function: String,
 }
 
+/// How names of tools are made of those in the components.
+#[derive(Clone, Copy)]
+pub(super) struct Naming {
+    /// The component's name and a dot come first.
+    pub(super) prefix: bool,
+    /// `_` stands for `-`. No name in WIT has an underscore, so different names stay different.
+    pub(super) underscores: bool,
+}
+
+impl Naming {
+    fn name(self, component: &str, tool: &str) -> String {
+        let name = if self.prefix { format!("{component}.{tool}") } else { tool.to_owned() };
+        if self.underscores { name.replace('-', "_") } else { name }
+    }
+}
+
 /// All tools at one time.
 #[derive(Default)]
 pub(super) struct Catalog {
@@ -42,11 +58,11 @@ impl Catalog {
     }
 
     /// Adds all tools of a component, or none of them and says why.
-    fn add(&mut self, component: &Arc<Loaded>, trusted: bool, prefix: bool) -> Result<(), String> {
+    fn add(&mut self, component: &Arc<Loaded>, trusted: bool, naming: Naming) -> Result<(), String> {
         let description = &component.description;
         let mut added = Vec::new();
         for tool in &description.tools {
-            let name = if prefix { format!("{}.{}", description.name, tool.name) } else { tool.name.clone() };
+            let name = naming.name(&description.name, &tool.name);
             check_name(&name)?;
             if let Some(other) = self.entries.get(&name) {
                 let other = clean(&other.component.description.name);
@@ -89,7 +105,7 @@ struct Seen {
 /// The places that components come from, and what was found there.
 pub(super) struct Shelf {
     sandbox: Sandbox,
-    prefix: bool,
+    naming: Naming,
     fixed: Vec<(PathBuf, Arc<Loaded>)>,
     folders: Vec<PathBuf>,
     seen: BTreeMap<PathBuf, Seen>,
@@ -99,10 +115,10 @@ pub(super) struct Shelf {
 
 impl Shelf {
     /// Loads everything. A component that is named must load; in a folder the others are served.
-    pub(super) fn open(sandbox: Sandbox, places: &[PathBuf], prefix: bool) -> anyhow::Result<(Self, Catalog)> {
+    pub(super) fn open(sandbox: Sandbox, places: &[PathBuf], naming: Naming) -> anyhow::Result<(Self, Catalog)> {
         let mut shelf = Self {
             sandbox,
-            prefix,
+            naming,
             fixed: Vec::new(),
             folders: Vec::new(),
             seen: BTreeMap::new(),
@@ -179,7 +195,7 @@ impl Shelf {
             let digest = component.description.digest;
             // Text for a model is the author's word; the operator has read it who names these bytes.
             let trusted = self.sandbox.policy().components.iter().any(|rule| rule.digest == Some(digest));
-            match catalog.add(component, trusted, self.prefix) {
+            match catalog.add(component, trusted, self.naming) {
                 Ok(()) => {}
                 Err(why) if strict => bail!("{} is not served: {why}", path.display()),
                 Err(why) => tracing::warn!("{} is not served: {why}", path.display()),
@@ -212,4 +228,21 @@ fn stamp(path: &Path) -> Option<Stamp> {
     use std::os::unix::fs::MetadataExt;
     let metadata = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
     Some(Stamp { modified: metadata.modified().ok()?, bytes: metadata.len(), inode: metadata.ino() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_made_and_checked() {
+        let name = |prefix, underscores, tool| Naming { prefix, underscores }.name("acme-refunds", tool);
+        assert_eq!(name(false, false, "issue-refund"), "issue-refund");
+        assert_eq!(name(true, false, "issue-refund"), "acme-refunds.issue-refund");
+        assert_eq!(name(false, true, "issue-refund"), "issue_refund");
+        assert_eq!(name(true, true, "issue-refund"), "acme_refunds.issue_refund");
+        // What would take the name of the host's own tool.
+        assert!(check_name(&name(false, false, "effect-status")).is_ok());
+        assert!(check_name(&name(false, true, "effect-status")).is_err());
+    }
 }

@@ -2,7 +2,8 @@
 //!
 //! Without sessions: each request stands for itself, so none can be somebody else's and nothing is lost
 //! with one. Plain HTTP/1.1; TLS is a proxy's. What is checked here, in this order: the path, that no
-//! token is in the URL, the token, how much and how long; then `Host`, `Origin` and the protocol.
+//! token is in the URL, that nothing is said twice, the token, how much and how long, that it is a
+//! message; then `Host`, `Origin` and the protocol.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -11,13 +12,14 @@ use std::time::Duration;
 
 use anyhow::Context;
 use bytes::Bytes;
-use http::{HeaderMap, Request, Response, StatusCode, header};
+use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use rmcp::model::ServerJsonRpcMessage;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -30,6 +32,7 @@ use super::oauth::{self, Issued};
 use super::server::{Server, Shared};
 use super::tasks::older::{self, Greeting};
 use super::tokens::{self, Identity, Tokens};
+use super::{lines, strict};
 use crate::home::Home;
 use crate::print;
 
@@ -216,6 +219,9 @@ impl Door {
                 "there is nothing to say in a query; a token belongs in the header Authorization, since URLs are logged",
             );
         }
+        if let Err((status, why)) = strict::headers(request.headers()) {
+            return refuse(status, why);
+        }
         let identity = match self.identify(request.headers()) {
             Ok(identity) => identity,
             Err(refusal) => return *refusal,
@@ -228,6 +234,15 @@ impl Door {
             Ok(body) => body,
             Err((status, why)) => return refuse(status, why),
         };
+        if parts.method == Method::POST
+            && let Err(refusal) = lines::parse(&body)
+        {
+            let (error, id) = *refusal;
+            return reply(StatusCode::BAD_REQUEST, &json!(ServerJsonRpcMessage::error(error, id)));
+        }
+        if let Err((status, why)) = strict::no_session(&parts.headers) {
+            return refuse(status, why);
+        }
         // The token has done its work; nothing behind the door needs it.
         parts.headers.remove(header::AUTHORIZATION);
         parts.extensions.insert(identity);
