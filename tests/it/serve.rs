@@ -1,11 +1,13 @@
 //! Agents over MCP: whatever a client does, each effect happens once, and its first receipt is told.
 
+mod client_keys;
 mod conformance;
 mod ending;
 mod folders;
 mod hostile_clients;
 mod http;
 mod listing;
+mod policy;
 mod repeats;
 mod sdk;
 mod several;

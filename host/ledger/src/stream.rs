@@ -37,11 +37,13 @@ pub enum StreamKind {
     Receipt = 13,
     /// What effects belong to: a conversation, a case, a job.
     Parent = 14,
+    /// What a client calls one of its calls, and the effects of that call.
+    ClientKey = 16,
 }
 
 impl StreamKind {
     /// Every kind, in the order of the codes.
-    pub const ALL: [StreamKind; 14] = [
+    pub const ALL: [StreamKind; 15] = [
         StreamKind::Ledger,
         StreamKind::Effect,
         StreamKind::Permit,
@@ -56,6 +58,7 @@ impl StreamKind {
         StreamKind::Host,
         StreamKind::Receipt,
         StreamKind::Parent,
+        StreamKind::ClientKey,
     ];
 
     /// The stored code.
@@ -125,6 +128,11 @@ impl StreamId {
         let mut names = vec![tenant, name];
         names.extend(values);
         StreamId { kind: StreamKind::Claim, id: named(&names) }
+    }
+
+    /// The stream of a client's own idempotency key.
+    pub fn client_key(tenant: &str, key: &str) -> StreamId {
+        StreamId { kind: StreamKind::ClientKey, id: named(&[tenant, key]) }
     }
 
     /// The stream of a host incarnation.

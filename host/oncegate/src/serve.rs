@@ -9,6 +9,7 @@ mod facts;
 mod http;
 mod lines;
 mod logs;
+mod policy_file;
 mod server;
 mod status;
 mod stdio;
@@ -19,7 +20,7 @@ mod waiting;
 use std::sync::Arc;
 use std::time::Duration;
 
-use oncegate_sandbox::policy::Setter;
+use oncegate_sandbox::policy::{Policy, Setter};
 use oncegate_sandbox::{DRAIN_MAX, LOOKS_MAX, Rounds, Sandbox};
 
 use crate::args::Serve;
@@ -28,9 +29,10 @@ use crate::exit::{Exit, usage};
 use crate::home::Home;
 use catalog::Shelf;
 use facts::Facts;
+use policy_file::PolicyFile;
 use server::Shared;
 
-/// How often folders are looked at: a file is served when two looks see the same of it.
+/// How often folders and the policy are looked at: a component is served when two looks see the same of it.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// How often effects that stopped senders left open are looked for; each has its own growing pause.
 const SETTLE_EVERY: Duration = Duration::from_secs(2);
@@ -43,16 +45,14 @@ pub(crate) async fn run(home: &Home, args: Serve) -> anyhow::Result<Exit> {
     if let Err(why) = &ledger {
         tracing::error!("effects are refused: {why}");
     }
-    let sandbox = home.sandbox_over(ledger)?;
-    check(&sandbox, &facts)?;
+    let (policy_file, policy) = PolicyFile::open(home, facts.clone())?;
+    let sandbox = home.sandbox_under(policy, ledger)?;
     let (shelf, catalog) = Shelf::open(sandbox.clone(), &args.components, args.prefix)?;
     if catalog.tools().is_empty() {
         tracing::warn!("there is no tool to serve yet");
     }
-    let shared = Arc::new(Shared::new(sandbox.clone(), catalog, facts));
-    if shelf.has_folders() {
-        tokio::spawn(look(Arc::clone(&shared), shelf));
-    }
+    let shared = Arc::new(Shared::new(catalog, facts));
+    tokio::spawn(look(Arc::clone(&shared), shelf, policy_file));
     tokio::spawn(end(Arc::clone(&shared)));
     let settling = tokio::spawn(settle(Arc::clone(&shared)));
     let served = match http_options(&args)? {
@@ -86,29 +86,33 @@ fn http_options(args: &Serve) -> anyhow::Result<Option<http::Options>> {
 }
 
 /// The command line is a source like others: the policy says what it may give.
-fn check(sandbox: &Sandbox, facts: &Facts) -> anyhow::Result<()> {
-    match facts.keys().find(|fact| !sandbox.policy().context.may_set(fact, Setter::Serve)) {
+fn check(policy: &Policy, facts: &Facts) -> anyhow::Result<()> {
+    match facts.keys().find(|fact| !policy.context.may_set(fact, Setter::Serve)) {
         Some(fact) => Err(usage(format!("--context {fact}: the policy's [context] does not let `serve` give it"))),
         None => Ok(()),
     }
 }
 
-/// Serves what changes in folders.
-async fn look(shared: Arc<Shared>, mut shelf: Shelf) {
+/// Serves what changes in folders and in the policy.
+async fn look(shared: Arc<Shared>, mut shelf: Shelf, mut file: PolicyFile) {
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
         // Compiling takes a second or more.
         let looked = tokio::task::spawn_blocking(move || {
-            let catalog = shelf.look();
-            (shelf, catalog)
+            let changed = (file.look().map(|policy| shelf.under(policy)), shelf.look());
+            (shelf, file, changed)
         });
-        let Ok((back, catalog)) = looked.await else {
-            tracing::error!("the folders are not looked at any more");
+        let Ok((shelf_back, file_back, (under, catalog))) = looked.await else {
+            tracing::error!("neither the folders nor the policy are looked at any more");
             return;
         };
-        shelf = back;
-        if let Some(catalog) = catalog {
-            shared.replace(catalog);
+        (shelf, file) = (shelf_back, file_back);
+        let other_tools = catalog.is_some();
+        let Some(catalog) = catalog.or_else(|| under.and_then(Result::ok)) else { continue };
+        let same = catalog.shows_the_same_as(&shared.catalog());
+        shared.replace(catalog);
+        if other_tools || !same {
+            shared.tell_of_change();
         }
     }
 }
@@ -118,7 +122,7 @@ async fn settle(shared: Arc<Shared>) {
     let mut rounds = Rounds::default();
     loop {
         tokio::time::sleep(SETTLE_EVERY).await;
-        match shared.sandbox.settle_open(&mut rounds, LOOKS_MAX).await {
+        match shared.sandbox().settle_open(&mut rounds, LOOKS_MAX).await {
             Ok(looked) if looked.is_empty() => {}
             Ok(looked) => {
                 let open = looked.iter().filter(|one| one.is_open()).count();
@@ -135,8 +139,8 @@ async fn end(shared: Arc<Shared>) {
         () = shared.closing.cancelled() => {}
         () = call::stopped() => shared.closing.cancel(),
     }
-    shared.sandbox.close();
-    let patience = shared.sandbox.policy().limits.answer_within + ANSWER_SLACK;
+    shared.sandbox().close();
+    let patience = shared.sandbox().policy().limits.answer_within + ANSWER_SLACK;
     tokio::select! {
         () = tokio::time::sleep(patience) => {}
         // Told twice.

@@ -9,6 +9,7 @@
 mod attempt;
 pub mod cache;
 mod call;
+mod client_key;
 mod credential;
 mod effect;
 pub mod egress;
@@ -32,6 +33,7 @@ pub mod status;
 mod stop;
 mod wasi;
 
+pub use client_key::{CLIENT_KEY_CHARS_MAX, ClientKey};
 pub use credential::{CredentialError, probe_credential};
 pub use load::{ComponentError, Loaded, load, read};
 pub use running::{Ready, Running};

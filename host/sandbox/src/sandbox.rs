@@ -113,6 +113,13 @@ impl Sandbox {
         Ok(Self { host: Arc::new(Host::new(runtime, cache, options.policy, book, options.clock)) })
     }
 
+    /// The same engine, ledger and calls under way, for calls under another policy. Those that have begun
+    /// keep theirs.
+    #[must_use]
+    pub fn under(&self, policy: Policy) -> Self {
+        Self { host: Arc::new(self.host.under(policy)) }
+    }
+
     /// Loads a component from a file.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use oncegate_sandbox::outcome::{Outcome, Status};
-use oncegate_sandbox::{CallRequest, Running};
+use oncegate_sandbox::{CallRequest, Running, Sandbox};
 use rmcp::RoleServer;
 use rmcp::model::{JsonObject, ProgressNotificationParam, ProgressToken};
 use rmcp::service::RequestContext;
@@ -22,21 +22,26 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(250);
 /// Runs the tool, or answers from an identical call before.
 pub(super) async fn call(
     server: &Server,
+    sandbox: &Sandbox,
     entry: &Entry,
     arguments: JsonObject,
     caller: Caller,
     context: &RequestContext<RoleServer>,
 ) -> Outcome {
     let shared = &server.shared;
-    let limits = shared.sandbox.policy().limits;
-    let facts = match facts::join(&shared.sandbox.policy().context, &caller.fixed, &caller.given) {
+    let limits = sandbox.policy().limits;
+    let facts = match facts::join(&sandbox.policy().context, &caller.fixed, &caller.given) {
         Ok(facts) => facts,
         Err(refused) => return *refused,
     };
     let request = CallRequest { tool: entry.function.clone(), arguments: Value::Object(arguments), context: facts };
-    let ready = match shared.sandbox.ready(&entry.component, request).await {
+    let ready = match sandbox.ready(&entry.component, request).await {
         Ok(ready) => ready,
         Err(refused) => return *refused,
+    };
+    let ready = match &caller.key {
+        Some(key) => ready.with_client_key(key),
+        None => ready,
     };
     let identity = ready.identity();
     let mut running = match shared.waiting.meet(&identity).await {

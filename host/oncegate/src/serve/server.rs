@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use oncegate_sandbox::outcome::Outcome;
-use oncegate_sandbox::{Sandbox, policy};
+use oncegate_sandbox::Sandbox;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CustomRequest, CustomResult, ErrorCode, ErrorData,
     Implementation, ListToolsResult, PaginatedRequestParams, ServerConfig, SubscriptionFilter, Tool,
@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::caller::Caller;
-use super::catalog::{Catalog, Entry};
+use super::catalog::Catalog;
 use super::facts::Facts;
 use super::tools::{STATUS_TOOL, status_tool};
 use super::waiting::Waiting;
@@ -33,7 +33,6 @@ const INSTRUCTIONS: &str = "The effects of these tools happen once. After a time
 
 /// What all connections share.
 pub(super) struct Shared {
-    pub(super) sandbox: Sandbox,
     /// Facts that the command line fixes.
     pub(super) facts: Facts,
     pub(super) waiting: Waiting,
@@ -46,9 +45,8 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(sandbox: Sandbox, catalog: Catalog, facts: Facts) -> Self {
+    pub(super) fn new(catalog: Catalog, facts: Facts) -> Self {
         Self {
-            sandbox,
             facts,
             waiting: Waiting::default(),
             closing: CancellationToken::new(),
@@ -58,27 +56,29 @@ impl Shared {
         }
     }
 
+    /// The tools, and what a call runs under that begins now. A call takes it once.
     pub(super) fn catalog(&self) -> Arc<Catalog> {
         Arc::clone(&self.catalog.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Serves other tools from now on, and tells clients that listen.
+    /// What belongs to no call runs under this now.
+    pub(super) fn sandbox(&self) -> Sandbox {
+        self.catalog().sandbox.clone()
+    }
+
+    /// Serves these tools to calls that begin from now on.
     pub(super) fn replace(&self, catalog: Catalog) {
         *self.catalog.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(catalog);
+    }
+
+    /// Tells clients that listen that they are shown other tools.
+    pub(super) fn tell_of_change(&self) {
         self.changes.send_modify(|count| *count += 1);
     }
 
     /// Changes of the tools from now on.
     pub(super) fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
-    }
-
-    /// Whether a token's tenant may know of the tool: those that the policy lets do nothing are not shown to it.
-    pub(super) fn is_for(&self, entry: &Entry, tenant: Option<&str>) -> bool {
-        let description = &entry.component.description;
-        let reaches = !description.contract.operations.is_empty();
-        let admitted = |tenant| policy::admit(self.sandbox.policy(), &description.digest, tenant).is_ok();
-        !reaches || tenant.is_none_or(admitted)
     }
 }
 
@@ -98,7 +98,7 @@ impl Server {
     /// The tools of a caller, by name.
     fn tools(&self, caller: &Caller) -> BTreeMap<String, Tool> {
         let catalog = self.shared.catalog();
-        let entries = catalog.tools().into_iter().filter(|entry| self.shared.is_for(entry, caller.tenant.as_deref()));
+        let entries = catalog.tools().into_iter().filter(|entry| catalog.is_for(entry, caller.tenant.as_deref()));
         let tools = entries.map(|entry| entry.tool.clone()).chain([status_tool()]);
         tools.map(|tool| (tool.name.to_string(), tool)).collect()
     }
@@ -144,12 +144,12 @@ impl ServerHandler for Server {
             };
         }
         let catalog = self.shared.catalog();
-        let entry = catalog.tool(&request.name).filter(|entry| self.shared.is_for(entry, caller.tenant.as_deref()));
+        let entry = catalog.tool(&request.name).filter(|entry| catalog.is_for(entry, caller.tenant.as_deref()));
         let Some(entry) = entry else {
             let name = oncegate_contract::safe_text(&request.name);
             return Err(ErrorData::invalid_params(format!("there is no tool {name}"), None));
         };
-        let outcome = calling::call(self, entry, arguments, caller, &context).await;
+        let outcome = calling::call(self, &catalog.sandbox, entry, arguments, caller, &context).await;
         answer(&outcome, outcome.is_error())
     }
 
