@@ -2,6 +2,7 @@
 //!
 //! However a connection ends, the process stays until what was dispatched is stored.
 
+mod answers;
 mod caller;
 mod calling;
 mod catalog;
@@ -11,6 +12,7 @@ mod lines;
 mod logs;
 mod policy_file;
 mod server;
+mod sessions;
 mod status;
 mod stdio;
 pub(crate) mod tokens;
@@ -36,6 +38,8 @@ use server::Shared;
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// How often effects that stopped senders left open are looked for; each has its own growing pause.
 const SETTLE_EVERY: Duration = Duration::from_secs(2);
+/// How long a session may rest: longer than a person thinks, shorter than forgotten ones matter.
+const SESSION_IDLE: Duration = Duration::from_secs(600);
 /// Over and above `answer-within`, what an answer takes to be written.
 const ANSWER_SLACK: Duration = Duration::from_secs(1);
 
@@ -69,10 +73,14 @@ pub(crate) async fn run(home: &Home, args: Serve) -> anyhow::Result<Exit> {
 }
 
 fn http_options(args: &Serve) -> anyhow::Result<Option<http::Options>> {
-    let only_http = !args.host.is_empty() || !args.origin.is_empty() || !args.authorization_server.is_empty();
+    let only_http = !args.host.is_empty()
+        || !args.origin.is_empty()
+        || !args.authorization_server.is_empty()
+        || args.sessions
+        || args.session_idle.is_some();
     let Some(address) = args.http else {
         if only_http || args.public_url.is_some() {
-            return Err(usage("--host, --origin, --public-url and --authorization-server are for --http"));
+            return Err(usage("--host, --origin, --public-url, --authorization-server and --sessions are for --http"));
         }
         return Ok(None);
     };
@@ -82,6 +90,7 @@ fn http_options(args: &Serve) -> anyhow::Result<Option<http::Options>> {
         origins: args.origin.clone(),
         resource: args.public_url.clone(),
         authorization_servers: args.authorization_server.clone(),
+        sessions: args.sessions.then(|| args.session_idle.unwrap_or(SESSION_IDLE)),
     }))
 }
 

@@ -30,6 +30,7 @@ mod sandbox;
 mod settle;
 mod stamps;
 pub mod status;
+mod stored_answer;
 mod stop;
 mod wasi;
 
@@ -38,6 +39,8 @@ pub use credential::{CredentialError, probe_credential};
 pub use load::{ComponentError, Loaded, load, read};
 pub use running::{Ready, Running};
 pub use sandbox::{CONTEXT_NAMES, CallRequest, DRAIN_MAX, Options, Sandbox, SandboxError, rfc3339, view};
+
+pub use stored_answer::{NoAnswer, StoredAnswer};
 
 pub use settle::{LOOKS_MAX, Looked, Rounds};
 

@@ -16,7 +16,7 @@ use std::fmt;
 
 use oncegate_contract::Pointer;
 
-pub use decide::{Denied, Grant, account, admit, decide, tenant};
+pub use decide::{Denied, Grant, account, admit, decide, may_read_answers, tenant};
 pub use gates::{Above, ApprovalRule, Exclusive, ExclusiveRule, Requires};
 pub use units::digest_of;
 pub(crate) use units::duration as duration_of;
@@ -78,6 +78,8 @@ pub struct ComponentRule {
     pub grant: Vec<String>,
     /// What their effects have to name before they are sent.
     pub requires: Requires,
+    /// Whether callers of these tenants may read the providers' whole stored answers.
+    pub read_answers: bool,
 }
 
 /// One `[endpoint.NAME]` table.

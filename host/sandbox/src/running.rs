@@ -170,10 +170,11 @@ async fn run_until(call: Arc<Call>, arguments: Vec<Val>, log: Log, stop: Cancell
 fn returned(values: &[Val], description: &ToolDescription, max: usize) -> Ended {
     let fits = |value: &serde_json::Value| value.to_string().len() <= max;
     match convert::result_to_json(values, description) {
-        Err(error) if error.too_large => Ended::Limit("result".to_owned()),
+        Err(error) if error.too_large => Ended::TooLarge { error: false },
         Err(error) => Ended::Trapped(error.to_string()),
         Ok(convert::ToolResult::Ok(value)) if fits(&value) => Ended::Returned(value),
         Ok(convert::ToolResult::Err(value)) if fits(&value) => Ended::Failed(value),
-        Ok(_) => Ended::Limit("result".to_owned()),
+        Ok(convert::ToolResult::Ok(_)) => Ended::TooLarge { error: false },
+        Ok(convert::ToolResult::Err(_)) => Ended::TooLarge { error: true },
     }
 }

@@ -1,7 +1,7 @@
 //! Serving over HTTP: the door in front of MCP's streamable transport.
 //!
-//! Without sessions: each request stands for itself, so none can be somebody else's and nothing is lost
-//! with one. Plain HTTP/1.1; TLS is a proxy's. What is checked here, in this order: the path, that no
+//! Without sessions, unless they are asked for: each request stands for itself, so none can be somebody
+//! else's and nothing is lost with one. Plain HTTP/1.1; TLS is a proxy's. What is checked here, in this order: the path, that no
 //! token is in the URL, the token, how much and how long; then `Host`, `Origin` and the protocol.
 
 use std::convert::Infallible;
@@ -26,6 +26,7 @@ use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
 use super::server::{Server, Shared};
+use super::sessions::Sessions;
 use super::tokens::{Identity, Tokens};
 use crate::home::Home;
 use crate::print;
@@ -44,6 +45,9 @@ const HEADERS_WITHIN: Duration = Duration::from_secs(30);
 const HEADERS_BYTES_MAX: usize = 32 << 10;
 /// Connections at once; streams that listen for changes hold one each.
 const CONNECTIONS_MAX: usize = 4_096;
+/// How often a stream of a session shows that it lives: a client or proxy that is gone is noticed, and one
+/// that waits is not given up.
+const HEARTBEAT: Duration = Duration::from_secs(5);
 /// Requests worked on at once; each may hold a guest's memory.
 const REQUESTS_MAX: usize = 512;
 
@@ -57,16 +61,24 @@ pub(super) struct Options {
     /// The URL that clients know, and who gives them tokens for it.
     pub(super) resource: Option<String>,
     pub(super) authorization_servers: Vec<String>,
+    /// How long sessions of the older revision may rest; none: there are no sessions.
+    pub(super) sessions: Option<Duration>,
 }
 
-type Body = BoxBody<Bytes, Infallible>;
+pub(super) type Body = BoxBody<Bytes, Infallible>;
 
 struct Door {
     tokens: Tokens,
-    mcp: StreamableHttpService<Server, NeverSessionManager>,
-    requests: Semaphore,
+    mcp: Mcp,
+    requests: Arc<Semaphore>,
     /// The document of RFC 9728 and where it is.
     metadata: Option<(Value, String)>,
+}
+
+/// The protocol behind the door.
+enum Mcp {
+    Alone(Box<StreamableHttpService<Server, NeverSessionManager>>),
+    InSessions(Box<StreamableHttpService<Server, Sessions>>, Arc<Sessions>),
 }
 
 /// Until the process is told to stop; calls under way are answered first.
@@ -84,8 +96,12 @@ pub(super) async fn run(home: &Home, shared: &Arc<Shared>, options: Options) -> 
     let url = format!("http://{address}{PATH}");
     let told = if home.json() { print::json(&json!({ "url": url }), true)? } else { format!("serving {url}\n") };
     print::out(&told)?;
+    let idle = options.sessions;
     let door = Arc::new(Door::new(shared, tokens, options, address));
-    accept(&listener, shared, &door).await;
+    tokio::select! {
+        () = accept(&listener, shared, &door) => {}
+        () = door.end_idle(idle) => {}
+    }
     Ok(())
 }
 
@@ -156,8 +172,7 @@ impl Door {
             .with_legacy_session_mode(false)
             .with_json_response(true)
             .with_max_request_body_bytes(BODY_BYTES_MAX);
-        let shared = Arc::clone(shared);
-        let factory = move || Ok(Server::new(Arc::clone(&shared)));
+        let mcp = Mcp::new(shared, config, options.sessions.is_some());
         let resource = options.resource.unwrap_or_else(|| format!("http://{address}{PATH}"));
         let metadata = (!options.authorization_servers.is_empty()).then(|| {
             let document = json!({
@@ -169,8 +184,8 @@ impl Door {
         });
         Self {
             tokens,
-            mcp: StreamableHttpService::new(factory, Arc::default(), config),
-            requests: Semaphore::new(REQUESTS_MAX),
+            mcp,
+            requests: Arc::new(Semaphore::new(REQUESTS_MAX)),
             metadata,
         }
     }
@@ -193,7 +208,7 @@ impl Door {
             Ok(identity) => identity,
             Err(refusal) => return *refusal,
         };
-        let Ok(_slot) = self.requests.try_acquire() else {
+        let Ok(slot) = Arc::clone(&self.requests).try_acquire_owned() else {
             return refuse(StatusCode::SERVICE_UNAVAILABLE, "too many requests at once; try again");
         };
         let (mut parts, body) = request.into_parts();
@@ -203,8 +218,19 @@ impl Door {
         };
         // The token has done its work; nothing behind the door needs it.
         parts.headers.remove(header::AUTHORIZATION);
-        parts.extensions.insert(identity);
-        self.mcp.handle(Request::from_parts(parts, Full::new(body))).await
+        parts.extensions.insert(identity.clone());
+        match &self.mcp {
+            Mcp::Alone(mcp) => mcp.handle(Request::from_parts(parts, Full::new(body))).await,
+            Mcp::InSessions(mcp, sessions) => sessions.answer(mcp, parts, body, identity, slot).await,
+        }
+    }
+
+    /// Ends idle sessions, for as long as this is awaited.
+    async fn end_idle(&self, idle: Option<Duration>) {
+        match (&self.mcp, idle) {
+            (Mcp::InSessions(_, sessions), Some(idle)) => sessions.end_idle(idle).await,
+            _ => std::future::pending().await,
+        }
     }
 
     fn identify(&self, headers: &HeaderMap) -> Result<Identity, Box<Response<Body>>> {
@@ -232,6 +258,24 @@ impl Door {
     }
 }
 
+impl Mcp {
+    fn new(shared: &Arc<Shared>, config: StreamableHttpServerConfig, sessions: bool) -> Self {
+        let of = Arc::clone(shared);
+        if !sessions {
+            let factory = move || Ok(Server::new(Arc::clone(&of)));
+            return Self::Alone(Box::new(StreamableHttpService::new(factory, Arc::default(), config)));
+        }
+        let config = config
+            .with_legacy_session_mode(true)
+            .with_sse_keep_alive(Some(HEARTBEAT))
+            // Sessions end when nobody waits for answers any more.
+            .with_cancellation_token(shared.stop.child_token());
+        let sessions = Arc::new(Sessions::new());
+        let factory = move || Ok(Server::in_session(Arc::clone(&of)));
+        Self::InSessions(Box::new(StreamableHttpService::new(factory, Arc::clone(&sessions), config)), sessions)
+    }
+}
+
 fn is_metadata(path: &str) -> bool {
     path.strip_prefix(METADATA_PATH).is_some_and(|rest| rest.is_empty() || rest == PATH)
 }
@@ -253,11 +297,11 @@ async fn read(body: Incoming) -> Result<Bytes, (StatusCode, &'static str)> {
     }
 }
 
-fn refuse(status: StatusCode, why: &str) -> Response<Body> {
+pub(super) fn refuse(status: StatusCode, why: &str) -> Response<Body> {
     reply(status, &json!({ "error": why }))
 }
 
-fn reply(status: StatusCode, body: &Value) -> Response<Body> {
+pub(super) fn reply(status: StatusCode, body: &Value) -> Response<Body> {
     let mut response = Response::new(Full::new(Bytes::from(body.to_string())).boxed());
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));

@@ -10,20 +10,20 @@ use oncegate_sandbox::outcome::Outcome;
 use oncegate_sandbox::Sandbox;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CustomRequest, CustomResult, ErrorCode, ErrorData,
-    Implementation, ListToolsResult, PaginatedRequestParams, ServerConfig, SubscriptionFilter, Tool,
+    Implementation, ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ServerConfig, SubscriptionFilter, Tool,
 };
-use rmcp::service::{RequestContext, SubscriptionContext};
+use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{RoleServer, ServerHandler};
 use serde::Serialize;
 use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::caller::Caller;
 use super::catalog::Catalog;
 use super::facts::Facts;
 use super::tools::{STATUS_TOOL, status_tool};
 use super::waiting::Waiting;
-use super::{calling, logs, status};
+use super::{answers, calling, logs, status, stdio};
 
 /// Tools in one page of `tools/list`.
 const PAGE_TOOLS: usize = 100;
@@ -88,11 +88,20 @@ pub(super) struct Server {
     pub(super) shared: Arc<Shared>,
     /// The lowest level of logging that the client wants.
     pub(super) level: Arc<AtomicU8>,
+    /// In a session of HTTP: ends with it what tells its client of changes.
+    session: Option<(CancellationToken, Arc<DropGuard>)>,
 }
 
 impl Server {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, level: Arc::new(AtomicU8::new(logs::DEFAULT)) }
+        Self { shared, level: Arc::new(AtomicU8::new(logs::DEFAULT)), session: None }
+    }
+
+    /// For a connection that lasts, over HTTP.
+    pub(super) fn in_session(shared: Arc<Shared>) -> Self {
+        let ended = CancellationToken::new();
+        let guard = Arc::new(ended.clone().drop_guard());
+        Self { session: Some((ended, guard)), ..Self::new(shared) }
     }
 
     /// The tools of a caller, by name.
@@ -106,7 +115,7 @@ impl Server {
 
 impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
-        ServerConfig::new(logs::capabilities())
+        ServerConfig::new(logs::capabilities(answers::are_offered(&self.shared.catalog())))
             .with_server_info(Implementation::new("oncegate", env!("CARGO_PKG_VERSION")))
             .with_instructions(INSTRUCTIONS)
     }
@@ -150,7 +159,18 @@ impl ServerHandler for Server {
             return Err(ErrorData::invalid_params(format!("there is no tool {name}"), None));
         };
         let outcome = calling::call(self, &catalog.sandbox, entry, arguments, caller, &context).await;
-        answer(&outcome, outcome.is_error())
+        let mut result = result(&outcome, outcome.is_error())?;
+        result.content.extend(answers::links(&outcome));
+        Ok(result.into())
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let caller = Caller::of(&context, &self.shared.facts).map_err(|refused| protocol_error(&refused))?;
+        answers::read(&self.shared.catalog(), &caller, &request.uri).await.map(Into::into)
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
@@ -160,6 +180,17 @@ impl ServerHandler for Server {
     async fn set_level(&self, request: logs::SetLevel, _: RequestContext<RoleServer>) -> Result<(), ErrorData> {
         self.level.store(logs::level(&request), Ordering::Relaxed);
         Ok(())
+    }
+
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        let Some((ended, _)) = &self.session else { return };
+        let (ended, changes) = (ended.clone(), self.shared.changes());
+        tokio::spawn(async move {
+            tokio::select! {
+                () = ended.cancelled() => {}
+                () = stdio::tell(context.peer, changes) => {}
+            }
+        });
     }
 
     fn accepted_subscription_filter(&self, _: &SubscriptionFilter) -> Option<SubscriptionFilter> {
@@ -197,9 +228,12 @@ impl ServerHandler for Server {
 
 /// Structured content, and the same as one text.
 fn answer(body: &impl Serialize, is_error: bool) -> Result<CallToolResponse, ErrorData> {
+    result(body, is_error).map(Into::into)
+}
+
+fn result(body: &impl Serialize, is_error: bool) -> Result<CallToolResult, ErrorData> {
     let value = serde_json::to_value(body).map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
-    let result = if is_error { CallToolResult::structured_error(value) } else { CallToolResult::structured(value) };
-    Ok(result.into())
+    Ok(if is_error { CallToolResult::structured_error(value) } else { CallToolResult::structured(value) })
 }
 
 fn protocol_error(refused: &Outcome) -> ErrorData {

@@ -102,7 +102,7 @@ async fn by_identifiers(
 }
 
 /// The tenant that need not be named, since there is no other.
-fn only_tenant(policy: &Policy) -> Option<String> {
+pub(super) fn only_tenant(policy: &Policy) -> Option<String> {
     let rules = policy.components.iter();
     let tenants: BTreeSet<&String> = rules.flat_map(|rule| &rule.tenants).collect();
     match tenants.len() {

@@ -41,13 +41,23 @@ pub(crate) struct Token {
 }
 
 /// Whom a token stands for.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     tenant: String,
     permit: Option<String>,
 }
 
 impl Identity {
+    #[cfg(test)]
+    pub(crate) fn of(tenant: &str, permit: Option<&str>) -> Self {
+        Self { tenant: tenant.to_owned(), permit: permit.map(str::to_owned) }
+    }
+
+    /// Whether both are of one tenant.
+    pub(crate) fn same_tenant(&self, other: &Self) -> bool {
+        self.tenant == other.tenant
+    }
+
     /// The facts that it fixes.
     pub(crate) fn facts(&self) -> impl Iterator<Item = (String, String)> {
         let permit = self.permit.clone().map(|permit| ("permit".to_owned(), permit));
