@@ -1,5 +1,6 @@
 //! Agents over MCP: whatever a client does, each effect happens once, and its first receipt is told.
 
+mod answers;
 mod client_keys;
 mod conformance;
 mod ending;
@@ -10,6 +11,7 @@ mod listing;
 mod policy;
 mod repeats;
 mod sdk;
+mod sessions;
 mod several;
 mod status;
 

@@ -108,19 +108,24 @@ async fn look(shared: Arc<Shared>, mut shelf: Shelf, mut file: PolicyFile) {
         tokio::time::sleep(LOOK_EVERY).await;
         // Compiling takes a second or more.
         let looked = tokio::task::spawn_blocking(move || {
-            let changed = (file.look().map(|policy| shelf.under(policy)), shelf.look());
-            (shelf, file, changed)
+            let taken = file.look();
+            let under = taken.as_ref().and_then(|taken| shelf.under(taken.policy.clone()).ok());
+            let other_tools = shelf.look();
+            (shelf, file, taken, under, other_tools)
         });
-        let Ok((shelf_back, file_back, (under, catalog))) = looked.await else {
+        let Ok((shelf_back, file_back, taken, under, other_tools)) = looked.await else {
             tracing::error!("neither the folders nor the policy are looked at any more");
             return;
         };
         (shelf, file) = (shelf_back, file_back);
-        let other_tools = catalog.is_some();
-        let Some(catalog) = catalog.or_else(|| under.and_then(Result::ok)) else { continue };
+        let tells = other_tools.is_some();
+        let Some(catalog) = other_tools.or(under) else { continue };
         let same = catalog.shows_the_same_as(&shared.catalog());
         shared.replace(catalog);
-        if other_tools || !same {
+        if let Some(taken) = taken {
+            tracing::warn!("{}", taken.words);
+        }
+        if tells || !same {
             shared.tell_of_change();
         }
     }

@@ -18,6 +18,12 @@ use crate::home::Home;
 /// How long a file rests before it is read: editors and copies empty a file first and write it then.
 const RESTS: Duration = Duration::from_secs(2);
 
+/// Another policy, and what is said when it holds.
+pub(super) struct Taken {
+    pub(super) policy: Policy,
+    pub(super) words: String,
+}
+
 /// The file, and what was read from it.
 pub(super) struct PolicyFile {
     home: Home,
@@ -44,7 +50,7 @@ impl PolicyFile {
     }
 
     /// The policy that holds from now on, if it is another one.
-    pub(super) fn look(&mut self) -> Option<Policy> {
+    pub(super) fn look(&mut self) -> Option<Taken> {
         let now = stamp(&self.path);
         if now == self.judged {
             self.rests = None;
@@ -79,14 +85,14 @@ impl PolicyFile {
         }
     }
 
-    fn take(&mut self, policy: Policy, text: String) -> Option<Policy> {
+    fn take(&mut self, policy: Policy, text: String) -> Option<Taken> {
         if text == self.text {
             return None;
         }
-        let path = self.path.display();
-        tracing::warn!("{path} has changed and holds from now on: {}; before: {}", told(&policy), told(&self.policy));
+        let (path, now, before) = (self.path.display(), told(&policy), told(&self.policy));
+        let words = format!("{path} has changed and holds from now on: {now}; before: {before}");
         (self.policy, self.text) = (policy.clone(), text);
-        Some(policy)
+        Some(Taken { policy, words })
     }
 
     fn read(&self) -> anyhow::Result<(Policy, String)> {
