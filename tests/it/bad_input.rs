@@ -466,8 +466,8 @@ fn a_policy_that_cannot_be_trusted_or_read_is_refused() {
     fs::write(&binary, b"\xff\xfe").unwrap();
     let missing = door.file("missing.toml");
     for (file, says) in [
-        (&open, "written by everybody"),
-        (&link, "written by everybody"),
+        (&open, "changed by everybody"),
+        (&link, "changed by everybody"),
         (&binary, "cannot be read"),
         (&missing, "cannot be read"),
         (&home, "cannot be read"),

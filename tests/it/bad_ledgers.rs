@@ -220,6 +220,32 @@ fn looking_at_a_bad_ledger_says_so_by_exit_code() {
     }
 }
 
+/// What everybody may write or replace proves nothing.
+#[test]
+fn a_ledger_that_everybody_can_write_is_refused() {
+    let scene = Scene::start();
+    let beside = ["redb", "redb.head", "redb.lock", "redb.segments", "redb.hosts"];
+    let paths = beside.map(|name| scene.0.home().join(format!("ledger.{name}")));
+    let there: Vec<_> = paths.into_iter().filter(|path| path.exists()).collect();
+    assert!(there.len() > 2, "{there:?}");
+    for path in there {
+        let private = fs::metadata(&path).unwrap().permissions();
+        fs::set_permissions(&path, fs::Permissions::from_mode(private.mode() | 0o002)).unwrap();
+        scene.refuses("can be written by everybody");
+        fs::set_permissions(&path, private).unwrap();
+        scene.hears("R-1001", 0, "already_done");
+    }
+    // Whoever can write the folder can replace policy and ledger.
+    fs::set_permissions(scene.0.home(), fs::Permissions::from_mode(0o777)).unwrap();
+    let run = Run::of(&mut scene.command("R-1002")).unwrap();
+    assert!(run.code == Some(1) && run.stderr.contains("changed by everybody"), "{run:?}");
+    let list = Run::of(scene.0.command().args(["ledger", "list"])).unwrap();
+    assert_eq!(list.code, Some(0), "looking is no effect: {list:?}");
+    // In a folder as /tmp is nobody replaces what is another's.
+    fs::set_permissions(scene.0.home(), fs::Permissions::from_mode(0o1777)).unwrap();
+    scene.hears("R-1001", 0, "already_done");
+}
+
 #[test]
 fn a_read_only_directory_stops_effects() {
     let scene = Scene::start();

@@ -37,6 +37,7 @@ mod reconcile;
 mod relay;
 mod rephrase;
 mod retention;
+mod sarif;
 mod senders;
 mod sequence;
 mod serve;

@@ -116,3 +116,34 @@ fn the_architecture_fits_on_a_few_pages() {
     let text = fs::read_to_string(root().join("host/ARCHITECTURE.md")).unwrap();
     assert!(text.lines().count() < 150);
 }
+
+/// A claim of SECURITY.md rests on tests that exist.
+#[test]
+fn every_test_that_the_threat_model_names_exists() {
+    let text = fs::read_to_string(root().join("SECURITY.md")).unwrap();
+    let named: Vec<&str> = text.split('`').skip(1).step_by(2).filter(|code| code.contains("::")).collect();
+    let named: Vec<&str> = named.into_iter().filter(|code| *code != "FILE::NAME").collect();
+    assert!(named.len() > 30, "{named:?}");
+    for test in named {
+        let (folders, path) = match test.split_once(' ') {
+            Some((of, path)) => {
+                let host = root().join("host").join(of.trim_start_matches("oncegate-"));
+                (vec![host.join("src"), host.join("tests/it")], path)
+            }
+            None => (vec![root().join("tests/it")], test),
+        };
+        let (module, name) = path.rsplit_once("::").unwrap();
+        let files = folders.iter().map(|folder| folder.join(format!("{}.rs", module.replace("::", "/"))));
+        let found = files.filter_map(|file| fs::read_to_string(file).ok()).any(|text| has_test(&text, name));
+        assert!(found, "SECURITY.md names {test}, and there is no such test");
+    }
+}
+
+fn has_test(text: &str, name: &str) -> bool {
+    let (before, _) = match text.split_once(&format!("fn {name}(")) {
+        Some(parts) => parts,
+        None => return false,
+    };
+    let attributes = before.rsplit_once("\n\n").map_or(before, |(_, attributes)| attributes);
+    attributes.contains("#[test]") || attributes.contains("#[tokio::test]")
+}

@@ -83,6 +83,14 @@ pub enum LedgerError {
         /// What is there instead.
         why: String,
     },
+    /// Everybody may write it: what it says proves nothing.
+    #[error(
+        "{at} can be written by everybody, so what the ledger says proves nothing; make it the host's alone (chmod o-w), then look with `oncegate ledger verify`"
+    )]
+    Exposed {
+        /// Which file or folder.
+        at: String,
+    },
     /// Stored bytes are not what was written.
     #[error("the ledger is damaged: {why}; run `oncegate ledger verify` and restore the newest copy")]
     Damaged {

@@ -78,10 +78,11 @@ impl RedbLedger {
     /// Opens the ledger at `path`: as its owner, or as a client of the process that owns it.
     ///
     /// # Errors
-    /// `Missing`, `Empty`, `Foreign`, `Newer`, `Behind`, `Sealed`, `Damaged` or `Unavailable`.
+    /// `Missing`, `Empty`, `Foreign`, `Exposed`, `Newer`, `Behind`, `Sealed`, `Damaged` or `Unavailable`.
     pub fn open(path: &Path) -> Result<RedbLedger, LedgerError> {
         let path = files::absolute(path)?;
         files::check_exists(&path)?;
+        files::refuse_if_exposed(&path)?;
         let (id, mode) = match client::attach(&path)? {
             client::Attached::Owner(ownership) => {
                 let owner = Owner::start(&path, ownership)?;
@@ -129,6 +130,7 @@ impl RedbLedger {
         }
         let path = files::absolute(path)?;
         files::check_exists(&path)?;
+        files::refuse_if_exposed(&path)?;
         let Some(ownership) = Ownership::take(&path)? else {
             return Err(LedgerError::unavailable("another process has it open; it is trusted already"));
         };

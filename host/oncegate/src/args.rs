@@ -105,7 +105,7 @@ pub(crate) struct Call {
 
 #[derive(Debug, ClapArgs)]
 #[command(
-    after_help = "Over standard input and output until the client closes them. Files in a folder are served as they come and go.\nThe policy is read again when its file has changed and then rested for 2 seconds; calls under way keep the one they\nbegan with. A file that is broken or cut off is not taken, which is said on stderr: write the whole file beside it\nand rename it.\n\nExamples:\n  oncegate serve refunds.wasm tools/ --context tenant=acme\n  oncegate serve tools/ --http 127.0.0.1:8080"
+    after_help = "Over standard input and output until the client closes them. Files in a folder are served as they come and go.\nThe policy is read again when its file has changed and then rested for 2 seconds; calls under way keep the one they\nbegan with. A file that is broken or cut off is not taken, which is said on stderr: write the whole file beside it\nand rename it.\n\nA client may send a key of its own for a call: `_meta` dev.oncegate/idempotency-key, or the header Idempotency-Key.\nIt makes no effect and hides none: a call that is another effect than the key was first used for is refused.\n\nExamples:\n  oncegate serve refunds.wasm tools/ --context tenant=acme\n  oncegate serve tools/ --http 127.0.0.1:8080"
 )]
 pub(crate) struct Serve {
     /// Components, and folders of them
@@ -172,7 +172,7 @@ pub(crate) enum TokenCommand {
 
 #[derive(Debug, ClapArgs)]
 #[command(
-    after_help = "Examples:\n  oncegate inspect refunds.wasm\n  oncegate inspect new.wasm --against old.wasm   # exit 5 if it can do more"
+    after_help = "Examples:\n  oncegate inspect refunds.wasm\n  oncegate inspect new.wasm --against old.wasm   # exit 5 if it can do more\n  oncegate inspect new.wasm --against old.wasm --sarif > new.sarif"
 )]
 pub(crate) struct Inspect {
     /// The component
@@ -180,6 +180,9 @@ pub(crate) struct Inspect {
     /// An older version to compare with
     #[arg(long, value_name = "OLD")]
     pub(crate) against: Option<PathBuf>,
+    /// Print SARIF 2.1.0 for code scanning: effects are notes, risks warnings, what widened errors
+    #[arg(long)]
+    pub(crate) sarif: bool,
 }
 
 #[derive(Debug, ClapArgs)]

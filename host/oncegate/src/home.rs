@@ -1,6 +1,7 @@
 //! Where the program's files are, and opening them.
 
 use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -121,6 +122,10 @@ fn check_ledger_url(url: &str) -> anyhow::Result<()> {
     }
 }
 
+/// Permission of everybody to write, and the bit of folders in which nobody replaces the files of others.
+const OTHERS_WRITE: u32 = 0o002;
+const STICKY: u32 = 0o1000;
+
 /// Reads a text file up to a bound. A device or a pipe has no length to ask for and may never end.
 pub(crate) fn read_text(path: &Path, what: &str, bytes_max: u64) -> anyhow::Result<String> {
     let unreadable = || format!("{what} {} cannot be read", path.display());
@@ -150,12 +155,19 @@ fn directory() -> anyhow::Result<PathBuf> {
     }
 }
 
-/// A policy that others can write is not the operator's.
+/// A policy that others can write or replace is not the operator's. In a folder as `/tmp` (sticky) nobody replaces the
+/// files of others.
 fn refuse_if_others_can_write(file: &Path) -> anyhow::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    let Ok(metadata) = std::fs::metadata(file) else { return Ok(()) };
-    if metadata.permissions().mode() & 0o002 != 0 {
-        bail!("the policy {} can be written by everybody; make it the operator's alone (chmod 600)", file.display());
+    let folder = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    for path in [file, folder] {
+        let Ok(metadata) = std::fs::metadata(path) else { continue };
+        let mode = metadata.permissions().mode();
+        if mode & OTHERS_WRITE != 0 && mode & STICKY == 0 {
+            let (file, path) = (file.display(), path.display());
+            bail!(
+                "the policy {file} can be changed by everybody, by the mode of {path}; make it the operator's alone (chmod o-w)"
+            );
+        }
     }
     Ok(())
 }

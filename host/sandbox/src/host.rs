@@ -1,10 +1,13 @@
 //! What all calls share: ledger, policy, engine, cache, clock and the attempts that are under way.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
+use std::hash::Hash;
+use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use lru::LruCache;
 use oncegate_contract::{Answer, Contract};
 use oncegate_ledger::hosts::{self, Hosts, Stopped};
 use oncegate_ledger::state::{Attempt, Effect, Sender};
@@ -31,8 +34,16 @@ pub(crate) const CLOCK_ERROR_MS: u64 = 5_000;
 
 /// Frozen keys at one account from which on they are no accident of one effect: somebody is told.
 pub const FROZEN_MANY: usize = 10;
+/// Attempts, effects and hosts of which a process remembers what it saw, 100 MB. What is forgotten is seen anew, which
+/// only makes a wait begin again; so many at once wait for nothing real.
+const SEEN_MAX: NonZeroUsize = NonZeroUsize::new(1 << 20).unwrap();
+/// Accounts of which a process remembers what it was told, and how many frozen keys of each it counts.
+const ACCOUNTS_MAX: NonZeroUsize = NonZeroUsize::new(1_024).unwrap();
+const FROZEN_COUNTED_MAX: usize = 10_000;
+/// Contracts kept in memory; each may have 1 MiB of text.
+const CONTRACTS_KEPT_MAX: NonZeroUsize = NonZeroUsize::new(64).unwrap();
 /// Plans kept in memory; each may have 32 MiB.
-const PLANS_KEPT_MAX: usize = 8;
+const PLANS_KEPT_MAX: NonZeroUsize = NonZeroUsize::new(8).unwrap();
 
 /// Milliseconds since the Unix epoch.
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
@@ -64,23 +75,34 @@ pub(crate) struct Host {
 }
 
 /// What this process has seen or does, whichever policy its calls began under.
-#[derive(Default)]
 struct Known {
     closed: AtomicBool,
     running: Mutex<HashSet<[u8; 16]>>,
-    stops_seen: Mutex<HashMap<[u8; 16], Instant>>,
+    stops_seen: Mutex<LruCache<[u8; 16], Instant>>,
     /// Hosts that an operator fenced, as far as this process has looked.
-    fenced: Mutex<HashSet<[u8; 16]>>,
-    undone_seen: Mutex<HashMap<[u8; 32], Instant>>,
-    accounts: Mutex<HashMap<[u8; 32], String>>,
+    fenced: Mutex<LruCache<[u8; 16], ()>>,
+    undone_seen: Mutex<LruCache<[u8; 32], Instant>>,
+    accounts: Mutex<LruCache<[u8; 32], String>>,
     provider_clock: AtomicU64,
-    frozen: Mutex<HashMap<String, HashSet<[u8; 32]>>>,
-    contracts: Mutex<HashMap<[u8; 32], Arc<Contract>>>,
-    plans: Mutex<HashMap<String, Arc<Plan>>>,
+    frozen: Mutex<LruCache<String, HashSet<[u8; 32]>>>,
+    contracts: Mutex<LruCache<[u8; 32], Arc<Contract>>>,
+    plans: Mutex<LruCache<String, Arc<Plan>>>,
 }
 
 impl Host {
     pub(crate) fn new(runtime: Runtime, cache: Cache, policy: Policy, book: Result<Book, String>, now: Clock) -> Self {
+        let known = Known {
+            closed: AtomicBool::new(false),
+            running: Mutex::default(),
+            stops_seen: remembering(SEEN_MAX),
+            fenced: remembering(SEEN_MAX),
+            undone_seen: remembering(SEEN_MAX),
+            accounts: remembering(ACCOUNTS_MAX),
+            provider_clock: AtomicU64::new(0),
+            frozen: remembering(ACCOUNTS_MAX),
+            contracts: remembering(CONTRACTS_KEPT_MAX),
+            plans: remembering(PLANS_KEPT_MAX),
+        };
         Self {
             runtime: Arc::new(runtime),
             cache: Arc::new(cache),
@@ -89,7 +111,7 @@ impl Host {
             now,
             tasks: TaskTracker::new(),
             stamps: Arc::default(),
-            known: Arc::default(),
+            known: Arc::new(known),
         }
     }
 
@@ -114,7 +136,7 @@ impl Host {
 
     /// Marks an attempt of this process as running for as long as the mark lives.
     pub(crate) fn mark_running(self: &Arc<Self>, attempt: [u8; 16]) -> Running {
-        self.known.running.lock().unwrap_or_else(PoisonError::into_inner).insert(attempt);
+        lock(&self.known.running).insert(attempt);
         Running { host: Arc::clone(self), attempt }
     }
 
@@ -125,7 +147,7 @@ impl Host {
 
     pub(crate) fn sender_of(&self, book: &Book, attempt: &Attempt) -> Sender {
         if attempt.host == book.me.id() {
-            let running = self.known.running.lock().unwrap_or_else(PoisonError::into_inner).contains(&attempt.id);
+            let running = lock(&self.known.running).contains(&attempt.id);
             return if running { Sender::Running } else { self.saw_stop(attempt.id) };
         }
         match book.hosts.stopped(attempt.host) {
@@ -147,7 +169,7 @@ impl Host {
             }
             match book.effects.ledger.read(StreamId::host(host)).await {
                 Ok(records) if records.iter().any(|record| matches!(record.event, Event::HostFenced { .. })) => {
-                    self.known.fenced.lock().unwrap_or_else(PoisonError::into_inner).insert(host);
+                    lock(&self.known.fenced).put(host, ());
                 }
                 Ok(_) => {}
                 Err(error) => tracing::warn!(%error, "whether a host was fenced cannot be read"),
@@ -156,11 +178,11 @@ impl Host {
     }
 
     fn is_fenced(&self, host: [u8; 16]) -> bool {
-        self.known.fenced.lock().unwrap_or_else(PoisonError::into_inner).contains(&host)
+        lock(&self.known.fenced).get(&host).is_some()
     }
 
     fn saw_stop(&self, attempt: [u8; 16]) -> Sender {
-        self.known.stops_seen.lock().unwrap_or_else(PoisonError::into_inner).entry(attempt).or_insert_with(Instant::now);
+        lock(&self.known.stops_seen).get_or_insert(attempt, Instant::now);
         Sender::Stopped
     }
 
@@ -168,24 +190,23 @@ impl Host {
     /// attempts had stopped; none when it has not seen that.
     pub(crate) fn stopped_for(&self, book: &Book, effect: &Effect) -> Option<Duration> {
         let all = effect.attempts.iter().all(|attempt| self.sender_of(book, attempt) == Sender::Stopped);
-        let seen = self.known.stops_seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = lock(&self.known.stops_seen);
         let since = effect.attempts.iter().map(|attempt| seen.get(&attempt.id).map(Instant::elapsed));
         if all { since.min().flatten() } else { None }
     }
 
     /// How long ago this process, on its own monotonic clock, first saw that the effect was undone.
     pub(crate) fn undone_for(&self, effect: [u8; 32]) -> Duration {
-        let mut seen = self.known.undone_seen.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.entry(effect).or_insert_with(Instant::now).elapsed()
+        lock(&self.known.undone_seen).get_or_insert(effect, Instant::now).elapsed()
     }
 
     /// What a provider said of an account, if this process has asked.
     pub(crate) fn account(&self, asked: &[u8; 32]) -> Option<String> {
-        self.known.accounts.lock().unwrap_or_else(PoisonError::into_inner).get(asked).cloned()
+        lock(&self.known.accounts).get(asked).cloned()
     }
 
     pub(crate) fn keep_account(&self, asked: [u8; 32], told: &str) {
-        self.known.accounts.lock().unwrap_or_else(PoisonError::into_inner).insert(asked, told.to_owned());
+        lock(&self.known.accounts).put(asked, told.to_owned());
     }
 
     /// Notes a provider's `Date`. The latest counts, and only against permissions: a wrong one can end
@@ -198,9 +219,9 @@ impl Host {
 
     /// Notes a key that is frozen; raises the alarm with every one beyond many at one account.
     pub(crate) fn saw_frozen(&self, key: [u8; 32], account: &str) {
-        let mut frozen = self.known.frozen.lock().unwrap_or_else(PoisonError::into_inner);
-        let keys = frozen.entry(account.to_owned()).or_default();
-        if keys.insert(key) && keys.len() >= FROZEN_MANY {
+        let mut frozen = lock(&self.known.frozen);
+        let keys = frozen.get_or_insert_mut(account.to_owned(), HashSet::new);
+        if keys.len() < FROZEN_COUNTED_MAX && keys.insert(key) && keys.len() >= FROZEN_MANY {
             let count = keys.len();
             tracing::error!(
                 account,
@@ -227,7 +248,7 @@ impl Host {
 
     /// A contract that rows were dispatched under, from the ledger.
     pub(crate) async fn contract(&self, book: &Book, digest: [u8; 32]) -> Result<Arc<Contract>, AttemptError> {
-        if let Some(known) = self.known.contracts.lock().unwrap_or_else(PoisonError::into_inner).get(&digest) {
+        if let Some(known) = lock(&self.known.contracts).get(&digest) {
             return Ok(Arc::clone(known));
         }
         let unreadable = |why: String| AttemptError::Unreadable { what: "a contract", why };
@@ -241,7 +262,7 @@ impl Host {
         let contract =
             Contract::parse("the ledger's contract", &text).map_err(|errors| unreadable(errors.to_string()))?;
         let contract = Arc::new(contract);
-        self.known.contracts.lock().unwrap_or_else(PoisonError::into_inner).insert(digest, Arc::clone(&contract));
+        lock(&self.known.contracts).put(digest, Arc::clone(&contract));
         Ok(contract)
     }
 
@@ -255,18 +276,14 @@ impl Host {
 
     /// A frozen plan. It is read once: it never changes, which the commits that rest on it check.
     async fn plan(&self, id: &str) -> Result<Arc<Plan>, Stop> {
-        if let Some(known) = self.known.plans.lock().unwrap_or_else(PoisonError::into_inner).get(id) {
+        if let Some(known) = lock(&self.known.plans).get(id) {
             return Ok(Arc::clone(known));
         }
         let read = Plan::read(&*self.book()?.effects.ledger, id).await;
         let read = read.map_err(|error| Stop::LedgerUnavailable(error.to_string()))?;
         let plan = read.ok_or_else(|| Stop::PlanMismatch("There is no such plan; nothing was sent.".to_owned()))?;
         let plan = Arc::new(plan);
-        let mut plans = self.known.plans.lock().unwrap_or_else(PoisonError::into_inner);
-        if plans.len() >= PLANS_KEPT_MAX {
-            plans.clear();
-        }
-        plans.insert(id.to_owned(), Arc::clone(&plan));
+        lock(&self.known.plans).put(id.to_owned(), Arc::clone(&plan));
         Ok(plan)
     }
 
@@ -277,6 +294,17 @@ impl Host {
     }
 }
 
+/// Grows as it is filled, and forgets what was asked for longest ago.
+fn remembering<K: Hash + Eq, V>(max: NonZeroUsize) -> Mutex<LruCache<K, V>> {
+    let mut cache = LruCache::unbounded();
+    cache.resize(max);
+    Mutex::new(cache)
+}
+
+fn lock<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
+    what.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// An attempt of this process that has not ended.
 pub(crate) struct Running {
     host: Arc<Host>,
@@ -285,7 +313,7 @@ pub(crate) struct Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.host.known.running.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.attempt);
+        lock(&self.host.known.running).remove(&self.attempt);
     }
 }
 

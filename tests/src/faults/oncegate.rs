@@ -62,13 +62,20 @@ impl Oncegate {
 
     fn know_one(&self) -> Result<()> {
         let known = [(self.scenario.target)(0)];
-        let run = Run::of(&mut self.call(&Ask { targets: &known, words: "a known object", value: None })?)?;
-        if run.status()? != "done" {
-            bail!("a clean call failed: {run:?}");
+        for _ in 0..CLEAN_CALLS_MAX {
+            let run = Run::of(&mut self.call(&Ask { targets: &known, words: "a known object", value: None })?)?;
+            match (run.status()?.as_str(), run.json()?["next_action"].as_str()) {
+                ("done" | "already_done", _) => return Ok(()),
+                (_, Some("call_again")) => {}
+                _ => bail!("a clean call failed: {run:?}"),
+            }
         }
-        Ok(())
+        bail!("{CLEAN_CALLS_MAX} clean calls did not come to an end")
     }
 }
+
+/// A busy machine may take longer than `send-within` before the first byte, or than a call waits.
+const CLEAN_CALLS_MAX: usize = 20;
 
 /// A contract is text inside the component: another text of the same length leaves it whole. A line that
 /// the scenario does not have is none of its business.

@@ -2,7 +2,7 @@
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::LedgerError;
@@ -44,6 +44,27 @@ pub(super) fn parent(path: &Path) -> &Path {
 
 pub(super) fn absolute(path: &Path) -> Result<PathBuf, LedgerError> {
     std::path::absolute(path).map_err(|error| LedgerError::io(path.display(), &error))
+}
+
+/// Permission of everybody to write.
+const OTHERS_WRITE: u32 = 0o002;
+/// In a folder with this bit nobody replaces the files of others.
+const STICKY: u32 = 0o1000;
+
+/// Refuses a ledger that everybody may write or replace, it or what lies beside it.
+pub(super) fn refuse_if_exposed(ledger: &Path) -> Result<(), LedgerError> {
+    let beside = ["head", "lock", "segments", "hosts"].map(|suffix| beside(ledger, suffix));
+    for path in [ledger, parent(ledger)].into_iter().chain(beside.iter().map(PathBuf::as_path)) {
+        let mode = match std::fs::metadata(path) {
+            Ok(metadata) => metadata.permissions().mode(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(LedgerError::io(path.display(), &error)),
+        };
+        if mode & OTHERS_WRITE != 0 && mode & STICKY == 0 {
+            return Err(LedgerError::Exposed { at: path.display().to_string() });
+        }
+    }
+    Ok(())
 }
 
 /// First bytes of every redb file.

@@ -4,6 +4,7 @@
 mod changes;
 mod machine;
 mod page;
+mod sarif;
 mod statements;
 mod words;
 
@@ -15,16 +16,15 @@ use crate::print;
 
 pub(crate) fn run(home: &Home, args: &Inspect) -> anyhow::Result<Exit> {
     let new = describe(&args.component)?;
-    let Some(old) = &args.against else {
-        print::out(&if home.json() { print::json(&machine::description(&new), true)? } else { page::text(&new) })?;
-        return Ok(Exit::Ok);
+    let old = args.against.as_deref().map(describe).transpose()?;
+    let changes = old.as_ref().map(|old| changes::between(old, &new));
+    let said = match (&old, &changes) {
+        _ if args.sarif => print::json(&sarif::log(&args.component.to_string_lossy(), &new, changes.as_deref()), true)?,
+        (Some(old), Some(changes)) if home.json() => print::json(&machine::comparison(old, &new, changes), true)?,
+        (Some(old), Some(changes)) => page::comparison(old, &new, changes),
+        _ if home.json() => print::json(&machine::description(&new), true)?,
+        _ => page::text(&new),
     };
-    let old = describe(old)?;
-    let changes = changes::between(&old, &new);
-    print::out(&if home.json() {
-        print::json(&machine::comparison(&old, &new, &changes), true)?
-    } else {
-        page::comparison(&old, &new, &changes)
-    })?;
-    Ok(if changes::does_more(&changes) { Exit::DoesMore } else { Exit::Ok })
+    print::out(&said)?;
+    Ok(if changes.is_some_and(|changes| changes::does_more(&changes)) { Exit::DoesMore } else { Exit::Ok })
 }

@@ -8,6 +8,7 @@ use oncegate_sandbox::outcome::Outcome;
 use oncegate_sandbox::{NoAnswer, StoredAnswer};
 use rmcp::model::{CacheScope, ContentBlock, ErrorData, MetaObject, ReadResourceResult, Resource, ResourceContents};
 use serde_json::json;
+use tokio::sync::Semaphore;
 
 use super::caller::Caller;
 use super::catalog::Catalog;
@@ -17,6 +18,8 @@ use super::{facts, status};
 const SCHEME: &str = "oncegate://receipt/";
 /// Bytes of an answer in one page: what a client takes as one message without trouble.
 const PAGE_BYTES: usize = 256 << 10;
+/// Answers read at once: each is held whole, up to the policy's `evidence-max`.
+static READS: Semaphore = Semaphore::const_new(4);
 /// Where a page says how long the whole is, and what comes next.
 const SIZE_KEY: &str = "dev.oncegate/size";
 const NEXT_KEY: &str = "dev.oncegate/next";
@@ -44,6 +47,7 @@ pub(super) async fn read(catalog: &Catalog, caller: &Caller, uri: &str) -> Resul
     let tenant = facts.get("tenant").cloned().or_else(|| status::only_tenant(policy));
     let tenant = tenant.ok_or_else(|| not_found(&NoAnswer::Unknown))?;
     let served: Vec<_> = catalog.tools().into_iter().map(|entry| &*entry.component).collect();
+    let _turn = READS.acquire().await;
     let answer = catalog.sandbox.stored_answer(id, &tenant, &served).await.map_err(|why| not_found(&why))?;
     let page = page(&answer, uri, id, from).ok_or_else(|| {
         ErrorData::invalid_params(format!("`from` is beyond the answer's {} bytes, or inside a character", answer.body.len()), None)

@@ -96,26 +96,11 @@ impl Sessions {
             Ok(admitted) => admitted,
             Err(refusal) => return *refusal,
         };
-        let streams = parts.method == Method::GET;
-        let response = mcp.handle(Request::from_parts(parts, Full::new(body))).await;
-        // A stream that listens is counted by its connection.
-        let slot = (!streams).then_some(slot);
-        match admitted {
-            Admitted::Outside => hold(response, slot),
-            Admitted::Begins(beginning) => {
-                if let Some(id) = session(response.headers()) {
-                    beginning.began(&id);
-                }
-                hold(response, slot)
-            }
-            Admitted::Inside(stream, request) => {
-                if let Some(request) = request.filter(|_| response.status() != StatusCode::OK) {
-                    // It was refused, so nothing will answer it.
-                    stream.free(&request);
-                }
-                hold(response, (slot, stream))
-            }
-        }
+        let mcp = mcp.clone();
+        // A client that goes away in between must leave neither an id that is never free nor a session
+        // that nobody knows.
+        let handled = tokio::spawn(async move { handle(&mcp, parts, body, admitted, slot).await });
+        handled.await.unwrap_or_else(|_| refuse(StatusCode::INTERNAL_SERVER_ERROR, "the request was not understood"))
     }
 
     fn admit(&self, parts: &Parts, body: &[u8], whose: &Identity) -> Result<Admitted, Box<Response<Body>>> {
@@ -149,6 +134,35 @@ impl Sessions {
         match stream.run(&request) {
             Ok(()) => Ok(Admitted::Inside(stream, Some(request))),
             Err(repeated) => Err(Box::new(refuse_repeated(&request, &repeated))),
+        }
+    }
+}
+
+async fn handle(
+    mcp: &StreamableHttpService<Server, Sessions>,
+    parts: Parts,
+    body: Bytes,
+    admitted: Admitted,
+    slot: OwnedSemaphorePermit,
+) -> Response<Body> {
+    let streams = parts.method == Method::GET;
+    let response = mcp.handle(Request::from_parts(parts, Full::new(body))).await;
+    // A stream that listens is counted by its connection.
+    let slot = (!streams).then_some(slot);
+    match admitted {
+        Admitted::Outside => hold(response, slot),
+        Admitted::Begins(beginning) => {
+            if let Some(id) = session(response.headers()) {
+                beginning.began(&id);
+            }
+            hold(response, slot)
+        }
+        Admitted::Inside(stream, request) => {
+            if let Some(request) = request.filter(|_| response.status() != StatusCode::OK) {
+                // It was refused, so nothing will answer it.
+                stream.free(&request);
+            }
+            hold(response, (slot, stream))
         }
     }
 }
