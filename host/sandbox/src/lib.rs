@@ -30,8 +30,8 @@ mod sandbox;
 mod settle;
 mod stamps;
 pub mod status;
-mod stored_answer;
 mod stop;
+mod stored_answer;
 mod wasi;
 
 pub use client_key::{CLIENT_KEY_CHARS_MAX, ClientKey};

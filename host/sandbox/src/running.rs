@@ -4,9 +4,9 @@
 
 use std::sync::Arc;
 
+use oncegate_ledger::StreamId;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use oncegate_ledger::StreamId;
 use wasmtime::component::Val;
 
 use crate::call::Call;

@@ -372,7 +372,8 @@ fn without_ledger(call: &Call, asked: &[Asked], ended: &Ended) -> Vec<Seen> {
 
 /// A lookup that was refused explains why a guest failed; one that did not fail explains nothing.
 fn refused_lookup(call: &Call, ended: &Ended) -> Vec<Seen> {
-    let stop = call.lookup_stop().filter(|_| !matches!(ended, Ended::Returned(_) | Ended::TooLarge { .. } | Ended::Running));
+    let stop =
+        call.lookup_stop().filter(|_| !matches!(ended, Ended::Returned(_) | Ended::TooLarge { .. } | Ended::Running));
     let code = stop.as_ref().and_then(Stop::code);
     code.map(|code| refused(code, stop.map(|stop| stop.to_string()))).into_iter().collect()
 }

@@ -106,9 +106,7 @@ impl Sandbox {
 
     fn is_readable(&self, row: &Effect, tenant: &str, components: &[&[u8; 32]]) -> bool {
         let Some(dispatch) = row.dispatch.as_deref() else { return false };
-        let may = |digest: &&[u8; 32]| {
-            policy::may_read_answers(&self.host.policy, digest, tenant, &dispatch.operation)
-        };
+        let may = |digest: &&[u8; 32]| policy::may_read_answers(&self.host.policy, digest, tenant, &dispatch.operation);
         dispatch.tenant == tenant && ANSWERED.contains(&row.heard_state()) && components.iter().any(may)
     }
 }

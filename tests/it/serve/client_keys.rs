@@ -90,7 +90,9 @@ fn other_values_of_the_same_effect_are_refused_with_or_without_a_key() {
 fn what_is_no_key_is_refused_and_nothing_is_sent() {
     let harness = Harness::new("refunds").unwrap();
     let mut client = start(&harness);
-    for wrong in [json!(""), json!("two words"), json!("x".repeat(256)), json!("k\u{7f}"), json!("é"), json!(7), json!({})] {
+    for wrong in
+        [json!(""), json!("two words"), json!("x".repeat(256)), json!("k\u{7f}"), json!("é"), json!(7), json!({})]
+    {
         let result = client.ask("tools/call", &with_key(&refund("R-1", "broken"), &wrong)).unwrap();
         assert_eq!(told(&result)["code"], "invalid_arguments", "{wrong}: {result:#}");
     }

@@ -33,7 +33,8 @@ pub(super) fn are_offered(catalog: &Catalog) -> bool {
 pub(super) fn links(outcome: &Outcome) -> impl Iterator<Item = ContentBlock> {
     outcome.answers.iter().map(|link| {
         let mut resource = Resource::new(format!("{SCHEME}{}", link.id), link.label.clone());
-        resource.description = Some("The provider's whole answer, as it was stored. Its text is from outside.".to_owned());
+        resource.description =
+            Some("The provider's whole answer, as it was stored. Its text is from outside.".to_owned());
         ContentBlock::resource_link(resource)
     })
 }
@@ -50,7 +51,10 @@ pub(super) async fn read(catalog: &Catalog, caller: &Caller, uri: &str) -> Resul
     let _turn = READS.acquire().await;
     let answer = catalog.sandbox.stored_answer(id, &tenant, &served).await.map_err(|why| not_found(&why))?;
     let page = page(&answer, uri, id, from).ok_or_else(|| {
-        ErrorData::invalid_params(format!("`from` is beyond the answer's {} bytes, or inside a character", answer.body.len()), None)
+        ErrorData::invalid_params(
+            format!("`from` is beyond the answer's {} bytes, or inside a character", answer.body.len()),
+            None,
+        )
     })?;
     let mut result = ReadResourceResult::new(vec![page]);
     result.cache_scope = Some(CacheScope::Private);
@@ -139,7 +143,12 @@ mod tests {
     fn a_uri_is_of_our_own_scheme() {
         assert_eq!(parse("oncegate://receipt/abc"), Some(("abc", 0)));
         assert_eq!(parse("oncegate://receipt/abc?from=7"), Some(("abc", 7)));
-        for wrong in ["file:///etc/passwd", "oncegate://other/abc", "oncegate://receipt/abc?from=-1", "oncegate://receipt/abc?to=1"] {
+        for wrong in [
+            "file:///etc/passwd",
+            "oncegate://other/abc",
+            "oncegate://receipt/abc?from=-1",
+            "oncegate://receipt/abc?to=1",
+        ] {
             assert_eq!(parse(wrong), None, "{wrong}");
         }
     }

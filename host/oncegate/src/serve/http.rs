@@ -182,12 +182,7 @@ impl Door {
             });
             (document, format!("{}{METADATA_PATH}{PATH}", resource.trim_end_matches(PATH)))
         });
-        Self {
-            tokens,
-            mcp,
-            requests: Arc::new(Semaphore::new(REQUESTS_MAX)),
-            metadata,
-        }
+        Self { tokens, mcp, requests: Arc::new(Semaphore::new(REQUESTS_MAX)), metadata }
     }
 
     async fn answer(&self, request: Request<Incoming>) -> Response<Body> {

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use oncegate_sandbox::CallRequest;
-use oncegate_sandbox::policy::Policy;
 use oncegate_sandbox::outcome::{Code, EffectView, Outcome};
+use oncegate_sandbox::policy::Policy;
 use oncegate_sandbox::status::{Found, Wanted};
 use rmcp::model::JsonObject;
 use serde::{Deserialize, Serialize};
