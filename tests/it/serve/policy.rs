@@ -198,7 +198,8 @@ fn pass(mut client: TcpStream, upstream: &str, holds: &str, let_go: &Mutex<mpsc:
         head.push(byte[0]);
     }
     if String::from_utf8_lossy(&head).contains(holds) {
-        let_go.lock().unwrap().recv().unwrap();
+        // It is let go when there is nobody any more who could say so.
+        let_go.lock().unwrap().recv().ok();
     }
     let mut server = TcpStream::connect(upstream)?;
     server.write_all(&head)?;
@@ -226,7 +227,7 @@ fn a_call_under_way_keeps_the_policy_that_it_began_with() {
     until_said(&client, TAKEN, 1);
     is_refused(&client.call(TOOL, &refund("R-2", "late")).unwrap(), "effect_not_permitted");
     assert_eq!(refunds(&harness), 0);
-    let_go.send(()).unwrap();
+    drop(let_go);
     let started = Instant::now();
     while refunds(&harness) == 0 {
         assert!(started.elapsed() < ANSWER_WITHIN, "what had begun was not finished: {}", client.errors());

@@ -13,7 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_core::Stream;
 use http::request::Parts;
-use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full};
 use rmcp::RoleServer;
 use rmcp::model::{ClientJsonRpcMessage, RequestId, ServerJsonRpcMessage};
@@ -185,8 +185,12 @@ fn refuse_repeated(request: &RequestId, why: &Repeated) -> Response<Body> {
     reply(status, &json!({ "jsonrpc": "2.0", "id": request, "error": error }))
 }
 
-/// Keeps something for as long as a response is being sent.
+/// Keeps something for as long as a stream is being sent; every other response is whole already.
 fn hold<T: Send + Sync + 'static>(response: Response<Body>, kept: T) -> Response<Body> {
+    let content_type = response.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    if !content_type.is_some_and(|value| value.starts_with("text/event-stream")) {
+        return response;
+    }
     response.map(|body| {
         body.map_frame(move |frame| {
             let _ = &kept;
