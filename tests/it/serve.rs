@@ -3,11 +3,14 @@
 mod answers;
 mod client_keys;
 mod conformance;
+mod elicitation;
 mod ending;
 mod folders;
 mod hostile_clients;
 mod http;
+mod input_required;
 mod listing;
+mod oauth;
 mod policy;
 mod repeats;
 mod sdk;

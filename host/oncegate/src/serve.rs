@@ -6,10 +6,12 @@ mod answers;
 mod caller;
 mod calling;
 mod catalog;
+mod elicit;
 mod facts;
 mod http;
 mod lines;
 mod logs;
+mod oauth;
 mod policy_file;
 mod server;
 mod sessions;
@@ -30,6 +32,7 @@ use crate::commands::call;
 use crate::exit::{Exit, usage};
 use crate::home::Home;
 use catalog::Shelf;
+use elicit::Elicitation;
 use facts::Facts;
 use policy_file::PolicyFile;
 use server::Shared;
@@ -49,13 +52,14 @@ pub(crate) async fn run(home: &Home, args: Serve) -> anyhow::Result<Exit> {
     if let Err(why) = &ledger {
         tracing::error!("effects are refused: {why}");
     }
+    let elicitation = ledger.as_ref().ok().map(|ledger| Elicitation::new(Arc::clone(ledger), home.directory()));
     let (policy_file, policy) = PolicyFile::open(home, facts.clone())?;
     let sandbox = home.sandbox_under(policy, ledger)?;
     let (shelf, catalog) = Shelf::open(sandbox.clone(), &args.components, args.prefix)?;
     if catalog.tools().is_empty() {
         tracing::warn!("there is no tool to serve yet");
     }
-    let shared = Arc::new(Shared::new(catalog, facts));
+    let shared = Arc::new(Shared::new(catalog, facts, elicitation));
     tokio::spawn(look(Arc::clone(&shared), shelf, policy_file));
     tokio::spawn(end(Arc::clone(&shared)));
     let settling = tokio::spawn(settle(Arc::clone(&shared)));
@@ -79,11 +83,23 @@ fn http_options(args: &Serve) -> anyhow::Result<Option<http::Options>> {
         || args.sessions
         || args.session_idle.is_some();
     let Some(address) = args.http else {
-        if only_http || args.public_url.is_some() {
-            return Err(usage("--host, --origin, --public-url, --authorization-server and --sessions are for --http"));
+        if only_http || args.public_url.is_some() || args.keys.is_some() {
+            return Err(usage(
+                "--host, --origin, --public-url, --authorization-server, --keys and --sessions are for --http",
+            ));
         }
         return Ok(None);
     };
+    if args.keys.is_some() && (args.authorization_server.is_empty() || args.public_url.is_none()) {
+        return Err(usage(
+            "--keys: say with --authorization-server who signs, and with --public-url for whom (the tokens' audience)",
+        ));
+    }
+    let issued = args.keys.clone().map(|keys| oauth::Options {
+        keys,
+        tenant_claim: args.tenant_claim.clone(),
+        permit_claim: args.permit_claim.clone(),
+    });
     Ok(Some(http::Options {
         address,
         hosts: args.host.clone(),
@@ -91,6 +107,7 @@ fn http_options(args: &Serve) -> anyhow::Result<Option<http::Options>> {
         resource: args.public_url.clone(),
         authorization_servers: args.authorization_server.clone(),
         sessions: args.sessions.then(|| args.session_idle.unwrap_or(SESSION_IDLE)),
+        issued,
     }))
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use oncegate_sandbox::ClientKey;
 use oncegate_sandbox::outcome::{Code, Outcome};
-use oncegate_sandbox::policy::Setter;
+use oncegate_sandbox::policy::{Door, Setter};
 use rmcp::RoleServer;
 use rmcp::service::RequestContext;
 use serde_json::Value;
@@ -37,6 +37,8 @@ pub(super) struct Caller {
     pub(super) key: Option<ClientKey>,
     /// The tenant that its token is for, over HTTP.
     pub(super) tenant: Option<String>,
+    /// The way that it came in.
+    pub(super) door: Door,
     /// Whether a closed stream means that nobody wants the answer any more.
     pub(super) cancels: bool,
 }
@@ -54,6 +56,7 @@ impl Caller {
             within: meta.get(WITHIN_KEY).and_then(Value::as_u64).map(Duration::from_millis),
             key: meta.get(KEY_KEY).map(key_of_meta).transpose()?,
             tenant: None,
+            door: Door::stdio(),
             cancels: true,
         };
         if let Some(parts) = context.extensions.get::<http::request::Parts>() {
@@ -80,6 +83,7 @@ impl Caller {
             }
         }
         let Some(identity) = parts.extensions.get::<Identity>() else { return Ok(()) };
+        self.door = Door::token(&identity.name);
         for (name, value) in identity.facts() {
             if name == "tenant" {
                 self.tenant = Some(value.clone());

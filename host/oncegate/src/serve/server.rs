@@ -21,10 +21,11 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::caller::Caller;
 use super::catalog::Catalog;
+use super::elicit::{self, Elicitation, Told};
 use super::facts::Facts;
 use super::tools::{STATUS_TOOL, status_tool};
 use super::waiting::Waiting;
-use super::{answers, calling, logs, status, stdio};
+use super::{answers, logs, status, stdio};
 
 /// Tools in one page of `tools/list`.
 const PAGE_TOOLS: usize = 100;
@@ -37,6 +38,8 @@ pub(super) struct Shared {
     /// Facts that the command line fixes.
     pub(super) facts: Facts,
     pub(super) waiting: Waiting,
+    /// What asking a client's person needs; none without a ledger.
+    pub(super) elicitation: Option<Elicitation>,
     /// Fires when no more calls are taken.
     pub(super) closing: CancellationToken,
     /// Fires when guests are not waited for any more.
@@ -46,10 +49,11 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(catalog: Catalog, facts: Facts) -> Self {
+    pub(super) fn new(catalog: Catalog, facts: Facts, elicitation: Option<Elicitation>) -> Self {
         Self {
             facts,
             waiting: Waiting::default(),
+            elicitation,
             closing: CancellationToken::new(),
             stop: CancellationToken::new(),
             catalog: RwLock::new(Arc::new(catalog)),
@@ -146,8 +150,8 @@ impl ServerHandler for Server {
             Ok(caller) => caller,
             Err(refused) => return answer(&*refused, true),
         };
-        let arguments = request.arguments.unwrap_or_default();
         if request.name == STATUS_TOOL {
+            let arguments = request.arguments.unwrap_or_default();
             return match status::answer(&self.shared, &caller, &arguments).await {
                 Ok(found) => answer(&found, false),
                 Err(refused) => answer(&*refused, true),
@@ -159,10 +163,14 @@ impl ServerHandler for Server {
             let name = oncegate_contract::safe_text(&request.name);
             return Err(ErrorData::invalid_params(format!("there is no tool {name}"), None));
         };
-        let outcome = calling::call(self, &catalog.sandbox, entry, arguments, caller, &context).await;
-        let mut result = result(&outcome, outcome.is_error())?;
-        result.content.extend(answers::links(&outcome));
-        Ok(result.into())
+        match elicit::call(self, &catalog.sandbox, entry, request, &caller, &context).await {
+            Told::Outcome(outcome) => {
+                let mut result = result(&*outcome, outcome.is_error())?;
+                result.content.extend(answers::links(&outcome));
+                Ok(result.into())
+            }
+            Told::Asked(question) => Ok((*question).into()),
+        }
     }
 
     async fn read_resource(
