@@ -1,5 +1,7 @@
 //! Agents over MCP: whatever a client does, each effect happens once, and its first receipt is told.
 
+mod answers;
+mod client_keys;
 mod conformance;
 mod crowd;
 mod desktop;
@@ -16,9 +18,11 @@ mod langgraph;
 mod listing;
 mod oauth;
 mod openai_agents;
+mod policy;
 mod proxy;
 mod repeats;
 mod sdk;
+mod sessions;
 mod several;
 mod status;
 mod tasks;

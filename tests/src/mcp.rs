@@ -200,6 +200,11 @@ impl Stdio {
         self.running.kill()
     }
 
+    /// What the server has written to standard error until now.
+    pub fn errors(&self) -> String {
+        self.running.errors()
+    }
+
     /// The server's process.
     pub fn pid(&self) -> u32 {
         self.running.pid()

@@ -47,6 +47,11 @@ impl Server {
         Client { address: self.address.clone(), token: token.to_owned(), headers: Vec::new(), capabilities }
     }
 
+    /// What it has written to standard error until now.
+    pub fn errors(&self) -> String {
+        self.running.errors()
+    }
+
     /// The process.
     pub fn pid(&self) -> u32 {
         self.running.pid()

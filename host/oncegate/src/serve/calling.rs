@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use oncegate_sandbox::outcome::{Outcome, Status};
-use oncegate_sandbox::{CallRequest, Ready, Running};
+use oncegate_sandbox::{CallRequest, Ready, Running, Sandbox};
 use rmcp::RoleServer;
 use rmcp::model::{CreateTaskResult, JsonObject, ProgressNotificationParam, ProgressToken};
 use rmcp::service::RequestContext;
@@ -50,16 +50,21 @@ pub(super) struct Prepared {
 /// Checks the arguments and who says what; nothing runs yet.
 pub(super) async fn ready(
     server: &Server,
+    sandbox: &Sandbox,
     entry: &Entry,
     arguments: JsonObject,
     caller: &Caller,
     context: &RequestContext<RoleServer>,
 ) -> Result<Prepared, Box<Outcome>> {
-    let sandbox = &server.shared.sandbox;
     let facts = facts::join(&sandbox.policy().context, &caller.fixed, &caller.given)?;
     let offer = newer::offer(&server.shared, context, &arguments, &facts);
     let request = CallRequest { tool: entry.function.clone(), arguments: Value::Object(arguments), context: facts };
-    Ok(Prepared { ready: sandbox.ready(&entry.component, request).await?, offer })
+    let ready = sandbox.ready(&entry.component, request).await?;
+    let ready = match &caller.key {
+        Some(key) => ready.with_client_key(key),
+        None => ready,
+    };
+    Ok(Prepared { ready, offer })
 }
 
 /// A call that runs.
@@ -74,12 +79,13 @@ struct Begun {
 /// Runs the tool, or answers from an identical call before; becomes a task where its client takes one.
 pub(super) async fn call(
     server: &Server,
+    sandbox: &Sandbox,
     entry: &Entry,
     prepared: Prepared,
     caller: &Caller,
     context: &RequestContext<RoleServer>,
 ) -> Ran {
-    let mut begun = match begin(server, prepared.ready, caller).await {
+    let mut begun = match begin(server, sandbox, prepared.ready, caller).await {
         Ok(begun) => begun,
         Err(outcome) => return Ran::Answered((*outcome).into()),
     };
@@ -101,12 +107,13 @@ pub(super) async fn call(
 /// As [`call`], and never a task.
 pub(super) async fn answered(
     server: &Server,
+    sandbox: &Sandbox,
     entry: &Entry,
     ready: Ready,
     caller: &Caller,
     context: &RequestContext<RoleServer>,
 ) -> Called {
-    match begin(server, ready, caller).await {
+    match begin(server, sandbox, ready, caller).await {
         Ok(begun) => {
             let listener = Listener::new(server, &entry.tool.name, context);
             finish(server, begun, true, caller, listener).await
@@ -116,9 +123,9 @@ pub(super) async fn answered(
 }
 
 /// Starts the guest, or joins an identical call; an answer that was kept for it needs neither.
-async fn begin(server: &Server, ready: Ready, caller: &Caller) -> Result<Begun, Box<Outcome>> {
+async fn begin(server: &Server, sandbox: &Sandbox, ready: Ready, caller: &Caller) -> Result<Begun, Box<Outcome>> {
     let shared = &server.shared;
-    let limit = shared.sandbox.policy().limits.answer_within;
+    let limit = sandbox.policy().limits.answer_within;
     let within = caller.within.unwrap_or(limit).min(limit);
     let (identity, at) = (ready.identity(), Instant::now());
     let running = match shared.waiting.meet(&identity).await {

@@ -1,11 +1,12 @@
 //! The tools that are served: components and folders, the names they get, and what changes in folders.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use anyhow::{Context, bail};
+use oncegate_sandbox::policy::{self, Policy};
 use oncegate_sandbox::{Loaded, Sandbox};
 use rmcp::model::Tool;
 
@@ -41,9 +42,10 @@ impl Naming {
     }
 }
 
-/// All tools at one time.
-#[derive(Default)]
+/// All tools at one time, and what their calls run under.
 pub(super) struct Catalog {
+    /// With the policy of that time.
+    pub(super) sandbox: Sandbox,
     entries: BTreeMap<String, Entry>,
 }
 
@@ -55,6 +57,26 @@ impl Catalog {
     /// All tools in the order of their names, the host's own among them.
     pub(super) fn tools(&self) -> Vec<&Entry> {
         self.entries.values().collect()
+    }
+
+    /// Whether a token's tenant may know of the tool: those that the policy lets do nothing are not shown to it.
+    pub(super) fn is_for(&self, entry: &Entry, tenant: Option<&str>) -> bool {
+        let description = &entry.component.description;
+        let reaches = !description.contract.operations.is_empty();
+        let admitted = |tenant| policy::admit(self.sandbox.policy(), &description.digest, tenant).is_ok();
+        !reaches || tenant.is_none_or(admitted)
+    }
+
+    /// Whether every tenant of either is shown the same tools, with the same words.
+    pub(super) fn shows_the_same_as(&self, other: &Self) -> bool {
+        let rules = [self, other].into_iter().flat_map(|one| &one.sandbox.policy().components);
+        let tenants: BTreeSet<&str> = rules.flat_map(|rule| rule.tenants.iter().map(String::as_str)).collect();
+        let all = tenants.into_iter().map(Some).chain([None]);
+        all.into_iter().all(|tenant| self.shown(tenant).eq(other.shown(tenant)))
+    }
+
+    fn shown(&self, tenant: Option<&str>) -> impl Iterator<Item = &Tool> {
+        self.entries.values().filter(move |entry| self.is_for(entry, tenant)).map(|entry| &entry.tool)
     }
 
     /// Adds all tools of a component, or none of them and says why.
@@ -90,10 +112,12 @@ fn check_name(name: &str) -> Result<(), String> {
 
 /// What tells one version of a file from another without reading it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Stamp {
+pub(super) struct Stamp {
     modified: SystemTime,
     bytes: u64,
     inode: u64,
+    /// When the file's entry changed: also what was written under an older date.
+    entry_changed: (i64, i64),
 }
 
 struct Seen {
@@ -139,9 +163,10 @@ impl Shelf {
         Ok((shelf, catalog))
     }
 
-    /// Whether anything can change.
-    pub(super) fn has_folders(&self) -> bool {
-        !self.folders.is_empty()
+    /// The tools as they are under another policy, which later changes of folders are looked at under too.
+    pub(super) fn under(&mut self, policy: Policy) -> anyhow::Result<Catalog> {
+        self.sandbox = self.sandbox.under(policy);
+        self.catalog(false)
     }
 
     /// Looks at the folders again; the new catalog if something has changed. A file is taken when two
@@ -189,7 +214,7 @@ impl Shelf {
     }
 
     fn catalog(&self, strict: bool) -> anyhow::Result<Catalog> {
-        let mut catalog = Catalog::default();
+        let mut catalog = Catalog { sandbox: self.sandbox.clone(), entries: BTreeMap::new() };
         let found = self.seen.iter().filter_map(|(path, seen)| Some((path, seen.component.as_ref()?)));
         for (path, component) in self.fixed.iter().map(|(path, component)| (path, component)).chain(found) {
             let digest = component.description.digest;
@@ -224,10 +249,11 @@ impl Shelf {
     }
 }
 
-fn stamp(path: &Path) -> Option<Stamp> {
+pub(super) fn stamp(path: &Path) -> Option<Stamp> {
     use std::os::unix::fs::MetadataExt;
     let metadata = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
-    Some(Stamp { modified: metadata.modified().ok()?, bytes: metadata.len(), inode: metadata.ino() })
+    let entry_changed = (metadata.ctime(), metadata.ctime_nsec());
+    Some(Stamp { modified: metadata.modified().ok()?, bytes: metadata.len(), inode: metadata.ino(), entry_changed })
 }
 
 #[cfg(test)]

@@ -104,8 +104,9 @@ fn rank(level: LoggingLevel) -> u8 {
 }
 
 /// What this server can do.
-pub(super) fn capabilities() -> ServerCapabilities {
-    ServerCapabilities::builder().enable_logging().enable_tools().enable_tool_list_changed().build()
+pub(super) fn capabilities(resources: bool) -> ServerCapabilities {
+    let both = ServerCapabilities::builder().enable_logging().enable_tools().enable_tool_list_changed();
+    if resources { both.enable_resources().build() } else { both.build() }
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ pub(super) async fn run(shared: &Arc<Shared>) -> anyhow::Result<()> {
 }
 
 /// Tells a client of the older revision that tools have changed; one of the newer listens.
-async fn tell(peer: Peer<RoleServer>, mut changes: watch::Receiver<u64>) {
+pub(super) async fn tell(peer: Peer<RoleServer>, mut changes: watch::Receiver<u64>) {
     while changes.changed().await.is_ok() {
         if peer.peer_info().is_some() && peer.notify_tool_list_changed().await.is_err() {
             return;

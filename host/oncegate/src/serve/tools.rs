@@ -105,6 +105,7 @@ fn output(success: Value, error: Option<Value>) -> Value {
             "effects": { "type": "array", "items": effect() },
             "next_action": { "enum": ["none", "wait", "call_again", "ask_person"] },
             "retry_after": { "type": "integer", "description": "Seconds to wait." },
+            "truncated_by_host": { "type": "boolean", "description": "The result was too large and was left out." },
             "message": { "type": "string" },
         },
         "required": ["status", "replayed", "result", "effects", "next_action", "message"],
