@@ -3,20 +3,27 @@
 mod answers;
 mod client_keys;
 mod conformance;
+mod crowd;
+mod desktop;
 mod elicitation;
 mod ending;
 mod folders;
 mod hostile_clients;
 mod http;
 mod input_required;
+mod langgraph;
 mod listing;
 mod oauth;
+mod openai_agents;
 mod policy;
+mod proxy;
 mod repeats;
 mod sdk;
 mod sessions;
 mod several;
 mod status;
+mod tasks;
+mod typescript;
 
 use std::process::Command;
 

@@ -2,8 +2,12 @@
 //! message as it was written, which a real client does not.
 
 pub mod conformance;
+pub mod cut;
+pub mod drivers;
 pub mod http;
+pub mod npm;
 pub mod sdk;
+pub mod sessions;
 
 use std::process::Command;
 use std::time::{Duration, Instant};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use oncegate_sandbox::outcome::{Outcome, Status};
 use oncegate_sandbox::{CallRequest, Ready, Running, Sandbox};
 use rmcp::RoleServer;
-use rmcp::model::{JsonObject, ProgressNotificationParam, ProgressToken};
+use rmcp::model::{CreateTaskResult, JsonObject, ProgressNotificationParam, ProgressToken};
 use rmcp::service::RequestContext;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use super::caller::Caller;
 use super::catalog::Entry;
 use super::server::Server;
+use super::tasks::newer::{self, Offer};
 use super::waiting::Met;
 use super::{facts, logs};
 
@@ -32,24 +33,80 @@ impl From<Outcome> for Called {
     }
 }
 
+/// What a call came to.
+pub(super) enum Ran {
+    Answered(Called),
+    /// It goes on, and the client asks for it later.
+    Task(Box<CreateTaskResult>),
+}
+
+/// A call that has not begun.
+pub(super) struct Prepared {
+    pub(super) ready: Ready,
+    /// Its client takes a task for it.
+    offer: Option<Offer>,
+}
+
 /// Checks the arguments and who says what; nothing runs yet.
 pub(super) async fn ready(
+    server: &Server,
     sandbox: &Sandbox,
     entry: &Entry,
     arguments: JsonObject,
     caller: &Caller,
-) -> Result<Ready, Box<Outcome>> {
+    context: &RequestContext<RoleServer>,
+) -> Result<Prepared, Box<Outcome>> {
     let facts = facts::join(&sandbox.policy().context, &caller.fixed, &caller.given)?;
+    let offer = newer::offer(&server.shared, context, &arguments, &facts);
     let request = CallRequest { tool: entry.function.clone(), arguments: Value::Object(arguments), context: facts };
     let ready = sandbox.ready(&entry.component, request).await?;
-    Ok(match &caller.key {
+    let ready = match &caller.key {
         Some(key) => ready.with_client_key(key),
         None => ready,
-    })
+    };
+    Ok(Prepared { ready, offer })
 }
 
-/// Runs the tool, or answers from an identical call before.
+/// A call that runs.
+struct Begun {
+    identity: [u8; 32],
+    running: Running,
+    at: Instant,
+    /// When its client is answered.
+    until: Instant,
+    /// Effects of which it was told.
+    told: usize,
+}
+
+/// Runs the tool, or answers from an identical call before; becomes a task where its client takes one.
 pub(super) async fn call(
+    server: &Server,
+    sandbox: &Sandbox,
+    entry: &Entry,
+    prepared: Prepared,
+    caller: &Caller,
+    context: &RequestContext<RoleServer>,
+) -> Ran {
+    let mut begun = match begin(server, sandbox, prepared.ready, caller).await {
+        Ok(begun) => begun,
+        Err(outcome) => return Ran::Answered((*outcome).into()),
+    };
+    let mut wanted = true;
+    if let Some(offer) = prepared.offer {
+        let soon = begun.until.min(begun.at + offer.after);
+        wanted = wait(server, &mut begun, soon, caller.cancels, context).await;
+        if wanted && !begun.running.is_over() {
+            begun.running = match newer::adopt(&server.shared, caller, entry, offer, begun.running).await {
+                Ok(task) => return Ran::Task(Box::new(task)),
+                Err(running) => *running,
+            };
+        }
+    }
+    Ran::Answered(finish(server, entry, begun, wanted, caller, context).await)
+}
+
+/// As [`call`], and never a task.
+pub(super) async fn answered(
     server: &Server,
     sandbox: &Sandbox,
     entry: &Entry,
@@ -57,16 +114,37 @@ pub(super) async fn call(
     caller: &Caller,
     context: &RequestContext<RoleServer>,
 ) -> Called {
+    match begin(server, sandbox, ready, caller).await {
+        Ok(begun) => finish(server, entry, begun, true, caller, context).await,
+        Err(outcome) => (*outcome).into(),
+    }
+}
+
+/// Starts the guest, or joins an identical call; an answer that was kept for it needs neither.
+async fn begin(server: &Server, sandbox: &Sandbox, ready: Ready, caller: &Caller) -> Result<Begun, Box<Outcome>> {
     let shared = &server.shared;
-    let limits = sandbox.policy().limits;
-    let identity = ready.identity();
-    let mut running = match shared.waiting.meet(&identity).await {
-        Met::Answer(outcome) => return (*outcome).into(),
+    let limit = sandbox.policy().limits.answer_within;
+    let within = caller.within.unwrap_or(limit).min(limit);
+    let (identity, at) = (ready.identity(), Instant::now());
+    let running = match shared.waiting.meet(&identity).await {
+        Met::Answer(outcome) => return Err(outcome),
         Met::Running(running) => running,
-        Met::Nothing => ready.start(),
+        Met::Nothing => ready.start_holding(shared.turns.take(within).await?),
     };
-    let until = Instant::now() + caller.within.unwrap_or(limits.answer_within).min(limits.answer_within);
-    let wanted = wait(server, &mut running, until, caller.cancels, context).await;
+    Ok(Begun { identity, running, at, until: at + within, told: 0 })
+}
+
+async fn finish(
+    server: &Server,
+    entry: &Entry,
+    mut begun: Begun,
+    wanted: bool,
+    caller: &Caller,
+    context: &RequestContext<RoleServer>,
+) -> Called {
+    let until = begun.until;
+    let wanted = wanted && wait(server, &mut begun, until, caller.cancels, context).await;
+    let Begun { identity, mut running, .. } = begun;
     if running.is_over() {
         logs::send(server, context, &entry.tool.name, running.printed()).await;
     }
@@ -74,7 +152,7 @@ pub(super) async fn call(
     let awaiting = if running.is_over() { running.awaiting_approval() } else { Vec::new() };
     // Also a guest that runs on after a refusal: whoever ends the process has to find it.
     if wanted && (outcome.status == Status::Pending || !running.is_over()) {
-        shared.waiting.keep(identity, running);
+        server.shared.waiting.keep(identity, running);
     }
     Called { outcome, awaiting }
 }
@@ -83,13 +161,13 @@ pub(super) async fn call(
 /// stopped, and false is returned.
 async fn wait(
     server: &Server,
-    running: &mut Running,
+    begun: &mut Begun,
     until: Instant,
     cancels: bool,
     context: &RequestContext<RoleServer>,
 ) -> bool {
+    let Begun { running, told, .. } = begun;
     let token = context.meta.get_progress_token();
-    let mut told = 0;
     let mut tick = tokio::time::interval(PROGRESS_EVERY);
     loop {
         tokio::select! {
@@ -104,10 +182,10 @@ async fn wait(
                 return false;
             }
             () = tokio::time::sleep_until(until) => break,
-            _ = tick.tick(), if token.is_some() => told = progress(token.as_ref(), running, told, context).await,
+            _ = tick.tick(), if token.is_some() => *told = progress(token.as_ref(), running, *told, context).await,
         }
     }
-    progress(token.as_ref(), running, told, context).await;
+    *told = progress(token.as_ref(), running, *told, context).await;
     true
 }
 

@@ -12,7 +12,7 @@ use super::server::{Server, Shared};
 
 /// Until the client closes its end or the process is told to stop.
 pub(super) async fn run(shared: &Arc<Shared>) -> anyhow::Result<()> {
-    let lines = Lines::start(shared.closing.clone());
+    let lines = Lines::start(shared.closing.clone(), shared.greeting(shared.facts.contains_key("tenant")));
     let running = match rmcp::serve_server(Server::new(Arc::clone(shared)), lines).await {
         Ok(running) => running,
         // Whoever says nothing is served nothing.
