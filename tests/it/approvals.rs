@@ -178,6 +178,41 @@ fn an_approval_by_somebody_else_does_not_count() {
 }
 
 #[test]
+fn an_answer_through_a_client_counts_only_where_the_policy_says() {
+    const CLIENT: &str = "elicitation:stdio tenant acme client \"desktop\"";
+    let harness = always();
+    waits(&call(&harness, TOOL, &refund("R-1", "first"), &[]));
+    approve(&harness, CLIENT);
+    let with = |harness: &Harness, from: &str, to: &str| {
+        let heard = call(harness, TOOL, &refund("R-1", "first"), &[]);
+        waits(&heard);
+        assert!(heard.json["message"].as_str().unwrap().contains("counts"), "{heard:#?}");
+        change_policy(
+            harness,
+            &format!("operation = \"create-refund\"{from}"),
+            &format!("operation = \"create-refund\"{to}"),
+        );
+    };
+    // Without `by` anybody may approve; a client's word is nobody's.
+    let (alice, desk, stdio) = (
+        "\nby = [\"alice\"]",
+        "\nelicitation-from = [\"token:desk\"]",
+        "\nelicitation-from = [\"token:desk\", \"stdio\"]",
+    );
+    with(&harness, "", alice);
+    with(&harness, alice, desk);
+    with(&harness, desk, stdio);
+    assert_eq!(sent(&harness, REFUNDS).len(), 0);
+    assert_eq!(call(&harness, TOOL, &refund("R-1", "first"), &[]).status(), "done");
+    assert_eq!(amounts(&harness).len(), 1);
+    // Nobody at the host is called so.
+    let run = harness
+        .run(&["ledger", "approve", "refund R-1", "--reason", "r", "--expect-version", "1", "--actor", CLIENT])
+        .unwrap();
+    assert_eq!(run.code, Some(2), "{run:?}");
+}
+
+#[test]
 fn denied_is_denied_for_ever() {
     let harness = always();
     waits(&call(&harness, TOOL, &refund("R-1", "please"), &[]));

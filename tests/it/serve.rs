@@ -1,14 +1,17 @@
 //! Agents over MCP: whatever a client does, each effect happens once, and its first receipt is told.
 
 mod conformance;
+mod elicitation;
 mod ending;
 mod fixtures;
 mod folders;
 mod hostile_clients;
 mod hostile_http;
 mod http;
+mod input_required;
 mod judges;
 mod listing;
+mod oauth;
 mod repeats;
 mod sdk;
 mod several;

@@ -32,10 +32,18 @@ impl Stdio {
     /// # Errors
     /// It does not start, or not as MCP does.
     pub fn start(command: &mut Command) -> Result<Self> {
+        Self::able(command, &json!({}))
+    }
+
+    /// The same, for a client that declares these capabilities.
+    ///
+    /// # Errors
+    /// As [`Stdio::start`].
+    pub fn able(command: &mut Command, capabilities: &Value) -> Result<Self> {
         let mut client = Self::unopened(command)?;
         let hello = json!({
             "protocolVersion": "2025-11-25",
-            "capabilities": {},
+            "capabilities": capabilities,
             "clientInfo": { "name": "oncegate-tests", "version": "1" },
         });
         let id = client.request("initialize", &hello)?;
@@ -104,11 +112,14 @@ impl Stdio {
     /// # Errors
     /// It does not come in that time.
     pub fn answer(&mut self, id: i64, within: Duration) -> Result<Value> {
+        if let Some(at) = self.heard.iter().position(|message| is_answer(message, id)) {
+            return Ok(self.heard.remove(at));
+        }
         let until = Instant::now() + within;
         loop {
             let left = until.saturating_duration_since(Instant::now());
             let message = self.message(left).with_context(|| format!("request {id} was not answered"))?;
-            if message["id"] == id {
+            if is_answer(&message, id) {
                 return Ok(message);
             }
             self.heard.push(message);
@@ -126,6 +137,30 @@ impl Stdio {
             bail!("{method} {params} was answered {answer}");
         }
         Ok(answer["result"].take())
+    }
+
+    /// The next request of the server's own, or its notification, of this name.
+    ///
+    /// # Errors
+    /// None comes in that time.
+    pub fn asked(&mut self, method: &str, within: Duration) -> Result<Value> {
+        let until = Instant::now() + within;
+        loop {
+            if let Some(at) = self.heard.iter().position(|message| message["method"] == method) {
+                return Ok(self.heard.remove(at));
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            let message = self.message(left).with_context(|| format!("no {method} came: {:?}", self.heard))?;
+            self.heard.push(message);
+        }
+    }
+
+    /// Answers a request of the server's.
+    ///
+    /// # Errors
+    /// The server has gone.
+    pub fn reply(&mut self, asked: &Value, result: &Value) -> Result<()> {
+        self.write(&json!({ "jsonrpc": "2.0", "id": asked["id"], "result": result }).to_string())
     }
 
     /// Calls a tool; the whole result.
@@ -174,4 +209,9 @@ impl Stdio {
     pub fn wait(self, within: Duration) -> Result<Run> {
         self.running.wait_more(within)
     }
+}
+
+/// Requests of the server's own have ids too.
+fn is_answer(message: &Value, id: i64) -> bool {
+    message["id"] == id && message.get("method").is_none()
 }

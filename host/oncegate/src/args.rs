@@ -105,7 +105,7 @@ pub(crate) struct Call {
 
 #[derive(Debug, ClapArgs)]
 #[command(
-    after_help = "Over standard input and output until the client closes them. Files in a folder are served as they come and go.\n\nExamples:\n  oncegate serve refunds.wasm tools/ --context tenant=acme\n  oncegate serve tools/ --http 127.0.0.1:8080"
+    after_help = "Over standard input and output until the client closes them. Files in a folder are served as they come and go.\n\nExamples:\n  oncegate serve refunds.wasm tools/ --context tenant=acme\n  oncegate serve tools/ --http 127.0.0.1:8080\n  oncegate serve tools/ --http 127.0.0.1:8080 --public-url https://tools.example/mcp \\\n      --authorization-server https://login.example --keys login-keys.json"
 )]
 pub(crate) struct Serve {
     /// Components, and folders of them
@@ -132,9 +132,20 @@ pub(crate) struct Serve {
     /// With --http: the URL that clients know it by
     #[arg(long, value_name = "URL")]
     pub(crate) public_url: Option<String>,
-    /// With --http: who gives out tokens, told to clients as RFC 9728 says; a gateway in front checks them
+    /// With --http: who gives out tokens, told to clients as RFC 9728 says. Without --keys a gateway in front checks
+    /// them and brings a token of `oncegate token`
     #[arg(long, value_name = "URL")]
     pub(crate) authorization_server: Vec<String>,
+    /// With --authorization-server: its public keys, a JWK set (RFC 7517), read again when it changes; its tokens are
+    /// then checked here: signature, issuer, this server as audience, and time
+    #[arg(long, value_name = "FILE")]
+    pub(crate) keys: Option<PathBuf>,
+    /// With --keys: the claim that names the tenant
+    #[arg(long, value_name = "CLAIM", default_value = "tenant")]
+    pub(crate) tenant_claim: String,
+    /// With --keys: the claim that names the permit, which a token then must have
+    #[arg(long, value_name = "CLAIM")]
+    pub(crate) permit_claim: Option<String>,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -5,10 +5,12 @@
 mod caller;
 mod calling;
 mod catalog;
+mod elicit;
 mod facts;
 mod http;
 mod lines;
 mod logs;
+mod oauth;
 mod server;
 mod status;
 mod stdio;
@@ -28,6 +30,7 @@ use crate::commands::call;
 use crate::exit::{Exit, usage};
 use crate::home::Home;
 use catalog::{Naming, Shelf};
+use elicit::Elicitation;
 use facts::Facts;
 use server::Shared;
 
@@ -44,6 +47,7 @@ pub(crate) async fn run(home: &Home, args: Serve) -> anyhow::Result<Exit> {
     if let Err(why) = &ledger {
         tracing::error!("effects are refused: {why}");
     }
+    let elicitation = ledger.as_ref().ok().map(|ledger| Elicitation::new(Arc::clone(ledger), home.directory()));
     let sandbox = home.sandbox_over(ledger)?;
     check(&sandbox, &facts)?;
     let naming = Naming { prefix: args.prefix, underscores: args.underscores };
@@ -51,7 +55,7 @@ pub(crate) async fn run(home: &Home, args: Serve) -> anyhow::Result<Exit> {
     if catalog.tools().is_empty() {
         tracing::warn!("there is no tool to serve yet");
     }
-    let shared = Arc::new(Shared::new(sandbox.clone(), catalog, facts));
+    let shared = Arc::new(Shared::new(sandbox.clone(), catalog, facts, elicitation));
     if shelf.has_folders() {
         tokio::spawn(look(Arc::clone(&shared), shelf));
     }
@@ -73,17 +77,28 @@ pub(crate) async fn run(home: &Home, args: Serve) -> anyhow::Result<Exit> {
 fn http_options(args: &Serve) -> anyhow::Result<Option<http::Options>> {
     let only_http = !args.host.is_empty() || !args.origin.is_empty() || !args.authorization_server.is_empty();
     let Some(address) = args.http else {
-        if only_http || args.public_url.is_some() {
-            return Err(usage("--host, --origin, --public-url and --authorization-server are for --http"));
+        if only_http || args.public_url.is_some() || args.keys.is_some() {
+            return Err(usage("--host, --origin, --public-url, --authorization-server and --keys are for --http"));
         }
         return Ok(None);
     };
+    if args.keys.is_some() && (args.authorization_server.is_empty() || args.public_url.is_none()) {
+        return Err(usage(
+            "--keys: say with --authorization-server who signs, and with --public-url for whom (the tokens' audience)",
+        ));
+    }
+    let issued = args.keys.clone().map(|keys| oauth::Options {
+        keys,
+        tenant_claim: args.tenant_claim.clone(),
+        permit_claim: args.permit_claim.clone(),
+    });
     Ok(Some(http::Options {
         address,
         hosts: args.host.clone(),
         origins: args.origin.clone(),
         resource: args.public_url.clone(),
         authorization_servers: args.authorization_server.clone(),
+        issued,
     }))
 }
 

@@ -139,8 +139,12 @@ fn private_file(path: &Path) -> std::io::Result<std::fs::File> {
     std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
-/// Reads the key, or makes one; of two processes that make one at once the first wins.
-fn key(path: &Path) -> std::io::Result<[u8; CODE_BYTES]> {
+/// Reads a key of 32 random bytes that only this user can read, or makes one; of two processes that make
+/// one at once the first wins.
+///
+/// # Errors
+/// The file cannot be read or written, or has another length.
+pub fn key(path: &Path) -> std::io::Result<[u8; CODE_BYTES]> {
     if !path.exists() {
         let mut key = [0; CODE_BYTES];
         rand::rng().fill(&mut key);

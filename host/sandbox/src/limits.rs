@@ -66,6 +66,8 @@ pub struct Limits {
     pub send_within: Duration,
     /// `attach`: how long a second caller waits for the first one's result.
     pub attach_max: Duration,
+    /// `elicitation-within`: how long a question to a client's person stays open.
+    pub elicitation_within: Duration,
 }
 
 impl Default for Limits {
@@ -93,6 +95,8 @@ impl Default for Limits {
             // A process that was stopped in between wakes to a world that has moved on.
             send_within: Duration::from_secs(10),
             attach_max: Duration::from_secs(3),
+            // Somebody reads a whole request; whoever is not there now is asked by the next call.
+            elicitation_within: Duration::from_secs(300),
         }
     }
 }

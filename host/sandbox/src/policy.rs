@@ -5,6 +5,7 @@
 //! owner's file says what holds, and an unknown key in it is an error.
 
 mod decide;
+mod elicited;
 mod gates;
 mod minimal;
 mod parse;
@@ -17,6 +18,7 @@ use std::fmt;
 use oncegate_contract::Pointer;
 
 pub use decide::{Denied, Grant, account, admit, decide, tenant};
+pub use elicited::{Door, ELICITED, is_elicited};
 pub use gates::{Above, ApprovalRule, Exclusive, ExclusiveRule, Requires};
 pub use units::digest_of;
 pub(crate) use units::duration as duration_of;
@@ -272,7 +274,22 @@ impl Policy {
                 rule.line
             )
         });
-        any.chain(self.asked_of_nobody()).collect()
+        any.chain(self.answered_by_clients()).chain(self.asked_of_nobody()).collect()
+    }
+
+    /// What `elicitation-from` rests on.
+    fn answered_by_clients(&self) -> Vec<String> {
+        let rules = self.approvals.iter().filter(|rule| !rule.elicitation_from.is_empty());
+        rules
+            .map(|rule| {
+                let doors: Vec<String> = rule.elicitation_from.iter().map(ToString::to_string).collect();
+                format!(
+                    "line {}: this [[approve]] takes the word of whatever client calls through {} that a person approved; a client that answers by itself, or lets a model answer, approves its own calls",
+                    rule.line,
+                    doors.join(" or ")
+                )
+            })
+            .collect()
     }
 
     /// A gate with a misspelt operation is no gate.

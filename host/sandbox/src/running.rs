@@ -15,6 +15,7 @@ use crate::guest::{self, Run};
 use crate::host::digest;
 use crate::outcome::{Ended, Outcome};
 use crate::sandbox::Sandbox;
+use crate::stop::Stop;
 use crate::wasi::Log;
 
 /// A request that was checked.
@@ -106,6 +107,14 @@ impl Running {
     #[must_use]
     pub fn effects_asked(&self) -> usize {
         self.call.asked().len()
+    }
+
+    /// The effects that a person has to approve first, by key.
+    #[must_use]
+    pub fn awaiting_approval(&self) -> Vec<[u8; 32]> {
+        let waits = |stop: &Stop| matches!(stop, Stop::AwaitingApproval | Stop::ApprovalDoesNotCount);
+        let asked = self.call.asked().into_iter().filter(|one| one.stop.as_ref().is_some_and(waits));
+        asked.filter_map(|one| one.key).collect()
     }
 
     /// What the guest printed, and how many bytes more than are kept.

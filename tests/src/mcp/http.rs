@@ -43,7 +43,8 @@ impl Server {
 
     /// A client with this token.
     pub fn client(&self, token: &str) -> Client {
-        Client { address: self.address.clone(), token: token.to_owned(), headers: Vec::new() }
+        let capabilities = json!({});
+        Client { address: self.address.clone(), token: token.to_owned(), headers: Vec::new(), capabilities }
     }
 
     /// The process.
@@ -67,6 +68,8 @@ pub struct Client {
     token: String,
     /// Headers that each request has besides.
     pub headers: Vec<(String, String)>,
+    /// What it declares in each request of the newer revision.
+    pub capabilities: Value,
 }
 
 impl Client {
@@ -115,7 +118,7 @@ impl Client {
                 headers.push(("Mcp-Name".to_owned(), name.to_owned()));
             }
             params["_meta"]["io.modelcontextprotocol/protocolVersion"] = json!(revision);
-            params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({});
+            params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = self.capabilities.clone();
         }
         let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
         self.bytes(&headers, body.to_string().as_bytes())

@@ -8,6 +8,7 @@ import httpx2
 from mcp import Client, MCPError
 from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
+from mcp_types import ElicitResult
 
 
 def server(plan):
@@ -17,9 +18,19 @@ def server(plan):
     return StdioServerParameters(command=plan["command"], args=plan["args"], env=plan["env"])
 
 
+def person(plan):
+    if "answer" not in plan:
+        return None
+
+    async def answers(context, params):
+        return ElicitResult(**plan["answer"])
+
+    return answers
+
+
 async def main():
     plan = json.loads(sys.stdin.readline())
-    async with Client(server(plan), mode=plan["mode"]) as client:
+    async with Client(server(plan), mode=plan["mode"], elicitation_callback=person(plan)) as client:
         # The client checks each answer against the schema that is listed here.
         tools = await client.list_tools()
         print(json.dumps([tool.name for tool in tools.tools]), flush=True)

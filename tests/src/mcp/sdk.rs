@@ -27,11 +27,33 @@ impl Sdk {
     /// # Errors
     /// There is no Python, no registry, or the two do not understand each other.
     pub fn stdio(command: &Command, mode: &str) -> Result<Self> {
+        Self::start(&Self::over_stdio(command, mode))
+    }
+
+    /// The same; what its person answers to every question is `answer`, an action and perhaps a decision.
+    ///
+    /// # Errors
+    /// As [`Sdk::stdio`].
+    pub fn stdio_answering(command: &Command, mode: &str, answer: &Value) -> Result<Self> {
+        let mut plan = Self::over_stdio(command, mode);
+        plan["answer"] = answer.clone();
+        Self::start(&plan)
+    }
+
+    fn over_stdio(command: &Command, mode: &str) -> Value {
         let text = |text: &std::ffi::OsStr| text.to_string_lossy().into_owned();
         let env: BTreeMap<String, String> =
             command.get_envs().filter_map(|(name, value)| Some((text(name), text(value?)))).collect();
         let args: Vec<String> = command.get_args().map(text).collect();
-        Self::start(&json!({ "command": text(command.get_program()), "args": args, "env": env, "mode": mode }))
+        json!({ "command": text(command.get_program()), "args": args, "env": env, "mode": mode })
+    }
+
+    /// As [`Sdk::stdio_answering`], over HTTP.
+    ///
+    /// # Errors
+    /// As [`Sdk::stdio`].
+    pub fn http_answering(address: &str, token: &str, mode: &str, answer: &Value) -> Result<Self> {
+        Self::start(&json!({ "url": format!("http://{address}/mcp"), "token": token, "mode": mode, "answer": answer }))
     }
 
     /// Over HTTP.

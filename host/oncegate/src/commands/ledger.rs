@@ -31,6 +31,7 @@ use crate::exit::{Exit, usage};
 use crate::home::Home;
 use crate::print::{self, Tone, clean, hex};
 use decide::Verb;
+pub(crate) use decide::{Shown, stored};
 
 pub(crate) async fn run(home: &Home, args: Ledger) -> anyhow::Result<Exit> {
     match args.command {

@@ -260,6 +260,7 @@ fn explained_json(file: &str, operation: &str, decision: &Result<Grant, Denied>,
             "requires": grant.requires.words(),
             "approvals": grant.approvals.iter().map(|rule| json!({
                 "line": rule.line, "by": rule.by,
+                "elicitation_from": rule.elicitation_from.iter().map(ToString::to_string).collect::<Vec<_>>(),
                 "when": rule.when.as_ref().map(|when| json!({ "field": when.field, "above": when.above })),
             })).collect::<Vec<_>>(),
             "exclusive": grant.exclusives.iter().map(|claim| json!({

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use oncegate_sandbox::outcome::{Code, Outcome};
-use oncegate_sandbox::policy::Setter;
+use oncegate_sandbox::policy::{Door, Setter};
 use rmcp::RoleServer;
 use rmcp::service::RequestContext;
 use serde_json::Value;
@@ -30,6 +30,8 @@ pub(super) struct Caller {
     pub(super) within: Option<Duration>,
     /// The tenant that its token is for, over HTTP.
     pub(super) tenant: Option<String>,
+    /// The way that it came in.
+    pub(super) door: Door,
     /// Whether a closed stream means that nobody wants the answer any more.
     pub(super) cancels: bool,
 }
@@ -46,6 +48,7 @@ impl Caller {
             given: vec![(Setter::Meta, facts::of_meta(meta.get(facts::META_KEY))?)],
             within: meta.get(WITHIN_KEY).and_then(Value::as_u64).map(Duration::from_millis),
             tenant: None,
+            door: Door::stdio(),
             cancels: true,
         };
         if let Some(parts) = context.extensions.get::<http::request::Parts>() {
@@ -66,6 +69,7 @@ impl Caller {
         let within = parts.headers.get(WITHIN_HEADER).and_then(|value| value.to_str().ok()?.parse().ok());
         self.within = within.map(Duration::from_millis).or(self.within);
         let Some(identity) = parts.extensions.get::<Identity>() else { return Ok(()) };
+        self.door = Door::token(&identity.name);
         for (name, value) in identity.facts() {
             if name == "tenant" {
                 self.tenant = Some(value.clone());

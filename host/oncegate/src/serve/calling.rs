@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use oncegate_sandbox::outcome::{Outcome, Status};
-use oncegate_sandbox::{CallRequest, Running};
+use oncegate_sandbox::{CallRequest, Ready, Running};
 use rmcp::RoleServer;
 use rmcp::model::{JsonObject, ProgressNotificationParam, ProgressToken};
 use rmcp::service::RequestContext;
@@ -19,28 +19,45 @@ use super::{facts, logs};
 /// How often a client hears of progress and of what is printed: people read it.
 const TELL_EVERY: Duration = Duration::from_millis(250);
 
+/// What came of a call.
+pub(super) struct Called {
+    pub(super) outcome: Outcome,
+    /// The effects that a person has to approve first; none while the guest still runs.
+    pub(super) awaiting: Vec<[u8; 32]>,
+}
+
+impl From<Outcome> for Called {
+    fn from(outcome: Outcome) -> Self {
+        Self { outcome, awaiting: Vec::new() }
+    }
+}
+
+/// Checks the arguments and who says what; nothing runs yet.
+pub(super) async fn ready(
+    server: &Server,
+    entry: &Entry,
+    arguments: JsonObject,
+    caller: &Caller,
+) -> Result<Ready, Box<Outcome>> {
+    let sandbox = &server.shared.sandbox;
+    let facts = facts::join(&sandbox.policy().context, &caller.fixed, &caller.given)?;
+    let request = CallRequest { tool: entry.function.clone(), arguments: Value::Object(arguments), context: facts };
+    sandbox.ready(&entry.component, request).await
+}
+
 /// Runs the tool, or answers from an identical call before.
 pub(super) async fn call(
     server: &Server,
     entry: &Entry,
-    arguments: JsonObject,
-    caller: Caller,
+    ready: Ready,
+    caller: &Caller,
     context: &RequestContext<RoleServer>,
-) -> Outcome {
+) -> Called {
     let shared = &server.shared;
     let limits = shared.sandbox.policy().limits;
-    let facts = match facts::join(&shared.sandbox.policy().context, &caller.fixed, &caller.given) {
-        Ok(facts) => facts,
-        Err(refused) => return *refused,
-    };
-    let request = CallRequest { tool: entry.function.clone(), arguments: Value::Object(arguments), context: facts };
-    let ready = match shared.sandbox.ready(&entry.component, request).await {
-        Ok(ready) => ready,
-        Err(refused) => return *refused,
-    };
     let identity = ready.identity();
     let mut running = match shared.waiting.meet(&identity).await {
-        Met::Answer(outcome) => return *outcome,
+        Met::Answer(outcome) => return (*outcome).into(),
         Met::Running(running) => running,
         Met::Nothing => ready.start(),
     };
@@ -51,11 +68,12 @@ pub(super) async fn call(
         listener.end(&running).await;
     }
     let outcome = running.outcome().await;
+    let awaiting = if running.is_over() { running.awaiting_approval() } else { Vec::new() };
     // Also a guest that runs on after a refusal: whoever ends the process has to find it.
     if wanted && (outcome.status == Status::Pending || !running.is_over()) {
         shared.waiting.keep(identity, running);
     }
-    outcome
+    Called { outcome, awaiting }
 }
 
 /// Until the guest has ended, the time is over, or nobody wants the answer any more: then the guest is

@@ -27,8 +27,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
+use super::oauth::{self, Issued};
 use super::server::{Server, Shared};
-use super::tokens::{Identity, Tokens};
+use super::tokens::{self, Identity, Tokens};
 use super::{lines, strict};
 use crate::home::Home;
 use crate::print;
@@ -60,12 +61,15 @@ pub(super) struct Options {
     /// The URL that clients know, and who gives them tokens for it.
     pub(super) resource: Option<String>,
     pub(super) authorization_servers: Vec<String>,
+    /// How their tokens are checked here; none: a gateway in front does.
+    pub(super) issued: Option<oauth::Options>,
 }
 
 type Body = BoxBody<Bytes, Infallible>;
 
 struct Door {
     tokens: Tokens,
+    issued: Option<Issued>,
     mcp: StreamableHttpService<Server, NeverSessionManager>,
     requests: Semaphore,
     /// The document of RFC 9728 and where it is.
@@ -78,16 +82,16 @@ pub(super) async fn run(home: &Home, shared: &Arc<Shared>, options: Options) -> 
     let listener = TcpListener::bind(asked).await.with_context(|| format!("{asked} cannot be listened on"))?;
     let address = listener.local_addr().context("the address is not known")?;
     let tokens = Tokens::of(home.directory());
-    if tokens.all()?.is_empty() {
+    if options.issued.is_none() && tokens.all()?.is_empty() {
         tracing::warn!("nobody has a token yet; `oncegate token add --tenant NAME` makes one");
     }
     if !address.ip().is_loopback() {
         tracing::warn!("{address} is reached without TLS: tokens and effects can be read on the way to it");
     }
+    let door = Arc::new(Door::new(shared, tokens, options, address)?);
     let url = format!("http://{address}{PATH}");
     let told = if home.json() { print::json(&json!({ "url": url }), true)? } else { format!("serving {url}\n") };
     print::out(&told)?;
-    let door = Arc::new(Door::new(shared, tokens, options, address));
     accept(&listener, shared, &door).await;
     Ok(())
 }
@@ -145,7 +149,7 @@ async fn connection(stream: TcpStream, shared: &Shared, door: Arc<Door>) {
 }
 
 impl Door {
-    fn new(shared: &Arc<Shared>, tokens: Tokens, options: Options, address: SocketAddr) -> Self {
+    fn new(shared: &Arc<Shared>, tokens: Tokens, options: Options, address: SocketAddr) -> anyhow::Result<Self> {
         let mut hosts: Vec<String> = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).into();
         if !address.ip().is_unspecified() {
             hosts.push(address.ip().to_string());
@@ -162,6 +166,8 @@ impl Door {
         let shared = Arc::clone(shared);
         let factory = move || Ok(Server::new(Arc::clone(&shared)));
         let resource = options.resource.unwrap_or_else(|| format!("http://{address}{PATH}"));
+        let issuers = options.authorization_servers.clone();
+        let issued = options.issued.map(|issued| Issued::new(issued, issuers, resource.clone())).transpose()?;
         let metadata = (!options.authorization_servers.is_empty()).then(|| {
             let document = json!({
                 "resource": resource,
@@ -170,12 +176,13 @@ impl Door {
             });
             (document, format!("{}{METADATA_PATH}{PATH}", resource.trim_end_matches(PATH)))
         });
-        Self {
+        Ok(Self {
             tokens,
+            issued,
             mcp: StreamableHttpService::new(factory, Arc::default(), config),
             requests: Semaphore::new(REQUESTS_MAX),
             metadata,
-        }
+        })
     }
 
     async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
@@ -225,6 +232,13 @@ impl Door {
     fn identify(&self, headers: &HeaderMap) -> Result<Identity, Box<Response<Body>>> {
         let token = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()).and_then(bearer);
         let Some(token) = token else { return Err(Box::new(self.unauthorized("", "a bearer token is needed"))) };
+        if let Some(issued) = self.issued.as_ref().filter(|_| !token.starts_with(tokens::PREFIX)) {
+            return issued.identify(token).map_err(|why| {
+                // Whoever made it up learns nothing from it; the operator may need to know.
+                tracing::info!(%why, "an access token was refused");
+                Box::new(self.unauthorized(", error=\"invalid_token\"", "this token is not valid here"))
+            });
+        }
         match self.tokens.identify(token) {
             Ok(Some(identity)) => Ok(identity),
             Ok(None) => Err(Box::new(self.unauthorized(", error=\"invalid_token\"", "this token is not known here"))),

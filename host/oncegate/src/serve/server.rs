@@ -20,10 +20,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::caller::Caller;
 use super::catalog::{Catalog, Entry};
+use super::elicit::{self, Elicitation, Told};
 use super::facts::Facts;
 use super::tools::{STATUS_TOOL, status_tool};
 use super::waiting::Waiting;
-use super::{calling, logs, status};
+use super::{logs, status};
 
 /// Tools in one page of `tools/list`.
 const PAGE_TOOLS: usize = 100;
@@ -37,6 +38,8 @@ pub(super) struct Shared {
     /// Facts that the command line fixes.
     pub(super) facts: Facts,
     pub(super) waiting: Waiting,
+    /// What asking a client's person needs; none without a ledger.
+    pub(super) elicitation: Option<Elicitation>,
     /// Fires when no more calls are taken.
     pub(super) closing: CancellationToken,
     /// Fires when guests are not waited for any more.
@@ -46,11 +49,12 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(sandbox: Sandbox, catalog: Catalog, facts: Facts) -> Self {
+    pub(super) fn new(sandbox: Sandbox, catalog: Catalog, facts: Facts, elicitation: Option<Elicitation>) -> Self {
         Self {
             sandbox,
             facts,
             waiting: Waiting::default(),
+            elicitation,
             closing: CancellationToken::new(),
             stop: CancellationToken::new(),
             catalog: RwLock::new(Arc::new(catalog)),
@@ -136,8 +140,8 @@ impl ServerHandler for Server {
             Ok(caller) => caller,
             Err(refused) => return answer(&*refused, true),
         };
-        let arguments = request.arguments.unwrap_or_default();
         if request.name == STATUS_TOOL {
+            let arguments = request.arguments.unwrap_or_default();
             return match status::answer(&self.shared, &caller, &arguments).await {
                 Ok(found) => answer(&found, false),
                 Err(refused) => answer(&*refused, true),
@@ -149,8 +153,10 @@ impl ServerHandler for Server {
             let name = oncegate_contract::safe_text(&request.name);
             return Err(ErrorData::invalid_params(format!("there is no tool {name}"), None));
         };
-        let outcome = calling::call(self, entry, arguments, caller, &context).await;
-        answer(&outcome, outcome.is_error())
+        match elicit::call(self, entry, request, &caller, &context).await {
+            Told::Outcome(outcome) => answer(&*outcome, outcome.is_error()),
+            Told::Asked(question) => Ok((*question).into()),
+        }
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {

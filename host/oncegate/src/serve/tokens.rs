@@ -19,7 +19,7 @@ use crate::home::read_text;
 use crate::print::hex;
 
 /// In front of every token, so that scanners for leaked secrets know it.
-const PREFIX: &str = "oncegate_";
+pub(super) const PREFIX: &str = "oncegate_";
 /// Bytes of the file: some thousand tokens.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
@@ -43,11 +43,19 @@ pub(crate) struct Token {
 /// Whom a token stands for.
 #[derive(Clone, Debug)]
 pub(crate) struct Identity {
+    /// What people call the token.
+    pub(crate) name: String,
     tenant: String,
     permit: Option<String>,
 }
 
 impl Identity {
+    /// Of a token that somebody else gave out. Its name has a `/`, which no name here has, so that it is never taken
+    /// for a token of this file.
+    pub(super) fn issued(subject: &str, tenant: String, permit: Option<String>) -> Self {
+        Self { name: format!("oauth/{}", oncegate_contract::safe_text(subject)), tenant, permit }
+    }
+
     /// The facts that it fixes.
     pub(crate) fn facts(&self) -> impl Iterator<Item = (String, String)> {
         let permit = self.permit.clone().map(|permit| ("permit".to_owned(), permit));
@@ -61,7 +69,13 @@ pub(crate) struct Tokens {
     read: Mutex<Option<(Stamp, Vec<Token>)>>,
 }
 
-type Stamp = (i64, i64, u64, u64);
+/// What changes when a file does: the time of its last change, its length, and which file it is.
+pub(super) type Stamp = (i64, i64, u64, u64);
+
+pub(super) fn stamp(file: &Path) -> Option<Stamp> {
+    let metadata = std::fs::metadata(file).ok()?;
+    Some((metadata.mtime(), metadata.mtime_nsec(), metadata.len(), metadata.ino()))
+}
 
 impl Tokens {
     pub(crate) fn of(directory: &Path) -> Self {
@@ -81,7 +95,7 @@ impl Tokens {
     pub(crate) fn identify(&self, token: &str) -> anyhow::Result<Option<Identity>> {
         let digest = digest(token);
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = self.stamp();
+        let now = stamp(&self.file);
         if read.as_ref().is_none_or(|(stamp, _)| Some(*stamp) != now) {
             *read = None;
             let Some(stamp) = now else { return Ok(None) };
@@ -90,12 +104,11 @@ impl Tokens {
         let tokens = read.as_ref().map(|(_, tokens)| tokens.as_slice()).unwrap_or_default();
         // What is compared is a digest: how long that takes says nothing of the token.
         let token = tokens.iter().find(|token| token.sha256 == digest);
-        Ok(token.map(|token| Identity { tenant: token.tenant.clone(), permit: token.permit.clone() }))
-    }
-
-    fn stamp(&self) -> Option<Stamp> {
-        let metadata = std::fs::metadata(&self.file).ok()?;
-        Some((metadata.mtime(), metadata.mtime_nsec(), metadata.len(), metadata.ino()))
+        Ok(token.map(|token| Identity {
+            name: token.name.clone(),
+            tenant: token.tenant.clone(),
+            permit: token.permit.clone(),
+        }))
     }
 
     /// Makes a token and returns its text, which is kept nowhere.

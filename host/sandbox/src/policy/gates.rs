@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use toml::de::DeValue;
 
+use super::elicited::{Door, is_elicited};
 use super::reader::{Reader, Table};
 use oncegate_contract::{Operation, Resolved, Role};
 
@@ -41,6 +42,8 @@ pub struct ApprovalRule {
     pub when: Option<Above>,
     /// Whose approval counts; empty: anybody's who may write to the ledger.
     pub by: Vec<String>,
+    /// Doors through which a client's answer counts as an approval; empty: none.
+    pub elicitation_from: Vec<Door>,
 }
 
 /// A bound that a field has to pass.
@@ -64,10 +67,16 @@ impl ApprovalRule {
         number.and_then(|number| oncegate_contract::is_above(number, above)).unwrap_or(true)
     }
 
-    /// Whether an approval by these people meets it.
+    /// Whether an approval by these meets it. An answer through a client is nobody's who is named in `by`,
+    /// and not anybody's either: it counts through the doors that are listed, and there alone.
     #[must_use]
     pub fn is_met(&self, approved_by: &[String]) -> bool {
-        approved_by.iter().any(|actor| self.by.is_empty() || self.by.contains(actor))
+        approved_by.iter().any(|actor| {
+            if is_elicited(actor) {
+                return self.elicitation_from.iter().any(|door| door.is_of(actor));
+            }
+            self.by.is_empty() || self.by.contains(actor)
+        })
     }
 }
 
@@ -79,6 +88,10 @@ impl std::fmt::Display for ApprovalRule {
         }
         if !self.by.is_empty() {
             write!(f, ", by {}", self.by.join(" or "))?;
+        }
+        for (at, door) in self.elicitation_from.iter().enumerate() {
+            let words = if at == 0 { ", also on the word of a client through" } else { " or" };
+            write!(f, "{words} {door}")?;
         }
         Ok(())
     }
@@ -147,7 +160,7 @@ pub(super) fn approvals<'a>(reader: &mut Reader<'a>, root: &Table<'a>) -> Vec<Ap
 }
 
 fn approval<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> Option<ApprovalRule> {
-    reader.only(table, &["operation", "when", "by"], &[]);
+    reader.only(table, &["operation", "when", "by", "elicitation-from"], &[]);
     let operation = name(reader, table, "operation");
     let when = match reader.get(table, "when") {
         // What cannot be read must not become "never".
@@ -158,7 +171,35 @@ fn approval<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> Option<ApprovalRu
     if reader.get(table, "by").is_some() && (by.is_empty() || by.iter().any(|actor| actor.trim().is_empty())) {
         reader.bad(table, "by", "expected the names of those who may approve; without `by` anybody may");
     }
-    Some(ApprovalRule { line: table.line, operation: operation?, when, by })
+    if by.iter().any(|actor| is_elicited(actor)) {
+        reader.bad(table, "by", "an answer through a client is nobody's name; `elicitation-from` says where it counts");
+    }
+    let elicitation_from = elicitation_from(reader, table);
+    Some(ApprovalRule { line: table.line, operation: operation?, when, by, elicitation_from })
+}
+
+/// `elicitation-from = ["stdio", "token:desk"]`.
+fn elicitation_from<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> Vec<Door> {
+    const KEY: &str = "elicitation-from";
+    if reader.get(table, KEY).is_none() {
+        return Vec::new();
+    }
+    if reader.get(table, "by").is_some() {
+        reader.bad(table, KEY, "`by` names people, and an answer through a client names nobody: give one of the two");
+    }
+    let named = reader.strings(table, KEY).unwrap_or_default();
+    let doors: Option<Vec<Door>> = named.iter().map(|text| Door::parse(text)).collect();
+    match doors.filter(|doors| !doors.is_empty()) {
+        Some(doors) => doors,
+        None => {
+            reader.bad(
+                table,
+                KEY,
+                "expected a list of \"stdio\" and \"token:NAME\"; without it no client's answer counts",
+            );
+            Vec::new()
+        }
+    }
 }
 
 fn above<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> Option<Above> {

@@ -26,6 +26,13 @@ const GATES: &str = "
 ## effects be sent that a permit covers (`oncegate permit grant`). A person approves first, always or
 ## above a bound, with (take away `## `):
 ";
+const ELICITATION: &str = "\
+## In place of `by`, `elicitation-from = [\"stdio\", \"token:NAME\"]` has the client that calls ask its person,
+## and takes its word for what was answered: through standard input and output, or with that token. It
+## trusts the client to show the question and to let no model answer it. A client that answers by itself,
+## and whoever can start one or has the token, then approves its own calls; what was answered is on record
+## as the client's word. Without it no client's answer counts, and `oncegate ledger approve` is the way.
+";
 const ENDPOINT: &str = "
 ## Where requests to this endpoint go (without `url`: to the contract's URL), and your own name for the
 ## account there, which is part of the key of every effect: never change it for the same account.
@@ -102,6 +109,7 @@ fn gates(text: &mut String, description: &Description) {
         put!(text, "## when = {{ field = {}, above = 10000 }}", quoted(&field.name));
     }
     put!(text, "## by = [\"alice\"]");
+    text.push_str(ELICITATION);
 }
 
 fn endpoints(text: &mut String, description: &Description) {

@@ -268,7 +268,7 @@ enum Slot<'a> {
     Count(&'a mut u32),
 }
 
-fn slots(limits: &mut Limits) -> [(&'static str, Slot<'_>); 15] {
+fn slots(limits: &mut Limits) -> [(&'static str, Slot<'_>); 16] {
     [
         ("memory", Slot::Size(&mut limits.memory_bytes_max)),
         ("wall-time", Slot::Time(&mut limits.wall_time_max)),
@@ -285,6 +285,7 @@ fn slots(limits: &mut Limits) -> [(&'static str, Slot<'_>); 15] {
         ("idle", Slot::Time(&mut limits.idle_max)),
         ("send-within", Slot::Time(&mut limits.send_within)),
         ("attach", Slot::Time(&mut limits.attach_max)),
+        ("elicitation-within", Slot::Time(&mut limits.elicitation_within)),
     ]
 }
 

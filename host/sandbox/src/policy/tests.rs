@@ -251,10 +251,29 @@ fn a_grant_says_what_it_waits_for() {
         ("compensation", &["return".to_owned()][..])
     );
     assert!(gated("by = [\"alice\"]", "").unwrap().approvals[0].is_met(&["anybody".into()]));
+    let desk = gated("by = [\"alice\"]", "elicitation-from = [\"stdio\", \"token:desk\"]").unwrap().approvals.remove(0);
+    let words = "when amount is above 10000, also on the word of a client through stdio or token:desk";
+    assert_eq!(desk.to_string(), words);
+    let met = |rule: &ApprovalRule, actor: String| rule.is_met(&[actor]);
+    assert!(met(&desk, Door::stdio().actor("acme", "x")) && met(&desk, "anybody".into()));
+    assert!(met(&desk, Door::token("desk").actor("acme", "x")));
+    assert!(!met(&desk, Door::token("other").actor("acme", "x")));
+    for rule in [gated("by = [\"alice\"]", ""), gated("", "")] {
+        assert!(!met(&rule.unwrap().approvals[0], Door::stdio().actor("alice", "alice")));
+    }
     for (from, to) in [("\"return\"", "\"reason\""), ("\"return\"", "\"no-such\"")] {
         let denied = gated(from, to).unwrap_err();
         assert!(denied.for_operator().contains("[[exclusive]] at line"), "{}", denied.for_operator());
     }
+}
+
+#[test]
+fn taking_a_clients_word_is_warned_of() {
+    let rule = "[[approve]]\noperation = \"create-refund\"\nelicitation-from = [\"token:desk\"]\n";
+    let warnings = |rule: &str| Policy::parse("p.toml", &format!("{}{rule}", with_digest(FULL))).unwrap().warnings();
+    assert_eq!(warnings("").len(), 0);
+    let [warning] = &warnings(rule)[..] else { panic!("{:?}", warnings(rule)) };
+    assert!(warning.contains("through token:desk") && warning.contains("approves its own calls"), "{warning}");
 }
 
 #[test]
@@ -297,6 +316,14 @@ fn gates_that_cannot_be_meant_are_errors() {
         ("[[approve]]\noperation = \"x\"\nwhen = { field = \"a\", over = 1 }", "approve.when.over: unknown key"),
         ("[[approve]]\noperation = \"x\"\nwhen = \"always\"", "approve.when: expected a table"),
         ("[[approve]]\noperation = \"x\"\nby = []", "approve.by: expected the names"),
+        ("[[approve]]\noperation = \"x\"\nby = [\"elicitation:stdio\"]", "approve.by: an answer through a client"),
+        (
+            "[[approve]]\noperation = \"x\"\nby = [\"a\"]\nelicitation-from = [\"stdio\"]",
+            "approve.elicitation-from: `by` names",
+        ),
+        ("[[approve]]\noperation = \"x\"\nelicitation-from = []", "approve.elicitation-from: expected a list"),
+        ("[[approve]]\noperation = \"x\"\nelicitation-from = true", "approve.elicitation-from: expected a list"),
+        ("[[approve]]\noperation = \"x\"\nelicitation-from = [\"http\"]", "approve.elicitation-from: expected a list"),
         ("[[exclusive]]\noperations = [\"a\"]\nby = [\"x\"]", "exclusive.name: missing"),
         ("[[exclusive]]\nname = \"n\"\nby = [\"x\"]", "exclusive.operations: missing"),
         ("[[exclusive]]\nname = \"n\"\noperations = [\"a\"]", "exclusive.by: expected fields"),

@@ -1,6 +1,7 @@
 //! Who decides and why, and the name under which a decision is taken once.
 
 use oncegate_ledger::state::Effect;
+use oncegate_sandbox::policy::{ELICITED, is_elicited};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -29,6 +30,11 @@ impl Taken {
         let user = || format!("uid:{}", rustix::process::getuid().as_raw());
         let actor = by.actor.clone().filter(|actor| !actor.is_empty()).unwrap_or_else(user);
         let actor = said("--actor", &actor, "say who decides this")?;
+        if is_elicited(actor) {
+            return Err(usage(format!(
+                "--actor {ELICITED}… is what an answer through a client is called; say who decides this"
+            )));
+        }
         let id = match &by.decision {
             Some(id)
                 if id.trim().is_empty() || id.chars().count() > ID_CHARS_MAX || id.chars().any(char::is_control) =>
@@ -98,5 +104,7 @@ mod tests {
         assert!(Taken::of(&named, &["revoke"]).is_err());
         let nameless = By { actor: None, ..by("why") };
         assert!(Taken::of(&nameless, &["revoke"]).unwrap().actor.starts_with("uid:"));
+        let client = By { actor: Some(" elicitation:stdio tenant acme".to_owned()), ..by("why") };
+        assert!(Taken::of(&client, &["approve"]).is_err());
     }
 }

@@ -19,7 +19,9 @@ use crate::exit::Exit;
 use crate::home::{Home, now_ms};
 use crate::print::{self, Tone, clean, hex};
 
+pub(crate) use approve::Shown;
 pub(super) use epochs::epochs;
+pub(crate) use epochs::stored;
 pub(super) use senders::has_stopped;
 pub(super) use verb::Verb;
 

@@ -14,7 +14,7 @@ use crate::commands::ledger::{history, state_words};
 use crate::print::{Tone, clean, hex, quoted};
 
 /// See the module.
-pub(super) struct Shown {
+pub(crate) struct Shown {
     request: Request,
     digest: [u8; 32],
     /// Text that a model or a guest wrote: name and value.
@@ -24,7 +24,7 @@ pub(super) struct Shown {
 }
 
 impl Shown {
-    pub(super) async fn of(effects: &Effects, key: [u8; 32], row: &Effect) -> anyhow::Result<Self> {
+    pub(crate) async fn of(effects: &Effects, key: [u8; 32], row: &Effect) -> anyhow::Result<Self> {
         let proposal = row.proposal.as_deref().context("it has no stored request")?;
         let bytes = effects.ledger.load(&proposal.request).await.context("the stored request cannot be read")?;
         let request = serde_json::from_slice(&bytes).context("the stored request cannot be read")?;
@@ -37,26 +37,42 @@ impl Shown {
     }
 
     pub(super) fn text(&self) -> String {
-        let mut text = format!("{}\n", Tone::Head.paint("What will be sent"));
-        let _ = writeln!(text, "  {} {}", clean(&self.request.method), clean(&self.request.url));
-        for (name, value) in &self.request.headers {
-            let _ = writeln!(text, "  {}: {}", clean(name), clean(value));
-        }
-        for line in quoted(&self.request.body) {
-            let _ = writeln!(text, "  | {line}");
-        }
-        let _ = writeln!(text, "  request sha256:{}; the credential is attached when it is sent", hex(&self.digest));
-        if !self.untrusted.is_empty() {
-            let _ = writeln!(text, "{}", Tone::Warn.paint("Untrusted text in it, written by a model or a guest"));
-            for (name, value) in &self.untrusted {
-                let _ = writeln!(text, "  {}: {:?}", clean(name), clean(value));
-            }
-        }
-        let _ = writeln!(text, "{}", Tone::Head.paint("What is known of its target"));
-        for line in &self.known {
-            let _ = writeln!(text, "  {}", clean(line));
+        let mut text = String::new();
+        for (tone, title, lines) in self.sections() {
+            let _ = writeln!(text, "{}", tone.paint(title));
+            lines.iter().for_each(|line| text.push_str(&format!("  {line}\n")));
         }
         text
+    }
+
+    /// The same for a client to show: without colours, and all that comes from outside in lines that a
+    /// client which takes marks for formatting shows as they are.
+    pub(crate) fn plain(&self) -> String {
+        let mut text = String::new();
+        for (_, title, lines) in self.sections() {
+            let _ = writeln!(text, "{title}:\n");
+            lines.iter().for_each(|line| text.push_str(&format!("    {line}\n")));
+            text.push('\n');
+        }
+        text
+    }
+
+    /// Titles, and the lines under each, cleaned.
+    fn sections(&self) -> Vec<(Tone, &'static str, Vec<String>)> {
+        let mut request = vec![format!("{} {}", clean(&self.request.method), clean(&self.request.url))];
+        let headers = self.request.headers.iter();
+        request.extend(headers.map(|(name, value)| format!("{}: {}", clean(name), clean(value))));
+        request.extend(quoted(&self.request.body).into_iter().map(|line| format!("| {line}")));
+        request.push(format!("request sha256:{}; the credential is attached when it is sent", hex(&self.digest)));
+        let mut sections = vec![(Tone::Head, "What will be sent", request)];
+        if !self.untrusted.is_empty() {
+            let quoted = |(name, value): &(String, String)| format!("{}: {:?}", clean(name), clean(value));
+            let lines = self.untrusted.iter().map(quoted).collect();
+            sections.push((Tone::Warn, "Untrusted text in it, written by a model or a guest", lines));
+        }
+        let known = self.known.iter().map(|line| clean(line)).collect();
+        sections.push((Tone::Head, "What is known of its target", known));
+        sections
     }
 
     pub(super) fn json(&self) -> Value {

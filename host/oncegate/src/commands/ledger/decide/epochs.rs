@@ -34,10 +34,7 @@ pub(in crate::commands::ledger) async fn epochs(effects: &Effects, row: &Effect)
 }
 
 /// The contract it was rendered under, and its resolved fields.
-pub(in crate::commands::ledger) async fn stored(
-    effects: &Effects,
-    row: &Effect,
-) -> anyhow::Result<Option<(Contract, Resolved)>> {
+pub(crate) async fn stored(effects: &Effects, row: &Effect) -> anyhow::Result<Option<(Contract, Resolved)>> {
     let waits = row.state == StateTag::AwaitingApproval;
     let proposed = row.proposal.as_deref().filter(|_| waits || row.dispatch.is_none());
     let (digest, fields) = match (proposed, row.dispatch.as_deref()) {

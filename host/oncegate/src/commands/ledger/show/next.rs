@@ -41,8 +41,10 @@ pub(super) async fn lacking(home: &Home, effects: &Effects, row: &Effect) -> any
     let Some((_, values)) = decide::epochs::stored(effects, row).await? else { return Ok(None) };
     let rules = policy.approvals.iter().filter(|rule| rule.operation == proposal.operation && rule.applies(&values));
     let lacking: Vec<String> = rules
-        .filter(|rule| !rule.by.is_empty() && !rule.is_met(&row.approved_by))
-        .map(|rule| rule.by.join(" or "))
+        // Whom a rule without `by` means is asked anyway, until somebody has answered who does not count.
+        .filter(|rule| !rule.is_met(&row.approved_by))
+        .filter(|rule| !rule.by.is_empty() || !row.approved_by.is_empty())
+        .map(|rule| if rule.by.is_empty() { "anybody here".to_owned() } else { rule.by.join(" or ") })
         .collect();
     Ok((!lacking.is_empty()).then(|| lacking.join(", and by ")))
 }
