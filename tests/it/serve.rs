@@ -1,6 +1,8 @@
 //! Agents over MCP: whatever a client does, each effect happens once, and its first receipt is told.
 
 mod conformance;
+mod crowd;
+mod desktop;
 mod elicitation;
 mod ending;
 mod fixtures;
@@ -10,12 +12,17 @@ mod hostile_http;
 mod http;
 mod input_required;
 mod judges;
+mod langgraph;
 mod listing;
 mod oauth;
+mod openai_agents;
+mod proxy;
 mod repeats;
 mod sdk;
 mod several;
 mod status;
+mod tasks;
+mod typescript;
 
 use std::process::Command;
 

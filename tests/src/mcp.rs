@@ -2,10 +2,13 @@
 //! message as it was written, which a real client does not.
 
 pub mod conformance;
+pub mod cut;
+pub mod drivers;
 pub mod http;
 pub mod inspector;
 pub mod npm;
 pub mod sdk;
+pub mod sessions;
 
 use std::process::Command;
 use std::time::{Duration, Instant};

@@ -3,6 +3,7 @@
 mod demo;
 mod faults;
 mod guests;
+mod sessions;
 mod test;
 
 use anyhow::Result;
@@ -15,6 +16,7 @@ enum Xtask {
     Guests(guests::Guests),
     Demo(demo::Demo),
     Faults(faults::Faults),
+    Sessions(sessions::Sessions),
     Test(test::Test),
 }
 
@@ -23,6 +25,7 @@ fn main() -> Result<()> {
         Xtask::Guests(guests) => guests.run(),
         Xtask::Demo(demo) => demo.run(),
         Xtask::Faults(faults) => faults.run(),
+        Xtask::Sessions(sessions) => sessions.run(),
         Xtask::Test(test) => test.run(),
     }
 }

@@ -2,11 +2,13 @@
 
 mod intent;
 mod stored;
+mod task;
 
 use serde::{Deserialize, Serialize};
 
 pub use intent::{Dispatch, PermitUse, Proposal, Ties, Tombstone};
 pub use stored::Stored;
+pub use task::{TaskBegun, TaskEnding, TaskOwner, TaskRef};
 
 /// How the provider's answer ended on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -222,6 +224,18 @@ pub enum Event {
         decision: Option<String>,
     },
 
+    // Of calls that go on while their callers ask for them later.
+    /// A call goes on as a task.
+    TaskBegun(Box<TaskBegun>),
+    /// It has ended; what its caller is told.
+    TaskEnded { ending: TaskEnding, result: Stored, at: u64 },
+    /// Its time is over: what was asked and told is dropped.
+    TaskDropped { at: u64 },
+    /// All the tasks that an owner has now.
+    TasksOf { owner: TaskOwner, tasks: Vec<TaskRef>, at: u64 },
+    /// Somebody has tasks for the first time.
+    TaskOwnerKnown { owner: TaskOwner },
+
     // Of an effect.
     /// Frozen in a plan.
     Planned(Box<Proposal>),
@@ -377,13 +391,18 @@ impl Event {
             | Event::LookupResolved { .. }
             | Event::SequenceTaken { .. }
             | Event::ReceiptKnown { .. }
+            | Event::TaskOwnerKnown { .. }
             | Event::Pinned { .. } => None,
             Event::Planned(proposal) | Event::Amended(proposal) | Event::AwaitingApproval(proposal) => {
                 Some(proposal.at)
             }
             Event::Dispatched(dispatch) => Some(dispatch.at),
             Event::Pruned(tombstone) => Some(tombstone.at),
-            Event::LedgerCreated { at, .. }
+            Event::TaskBegun(task) => Some(task.at),
+            Event::TaskEnded { at, .. }
+            | Event::TaskDropped { at }
+            | Event::TasksOf { at, .. }
+            | Event::LedgerCreated { at, .. }
             | Event::LedgerTrusted { at, .. }
             | Event::LedgerSealed { at, .. }
             | Event::AccountRenamed { at, .. }
@@ -436,6 +455,11 @@ impl Event {
         }
     }
 
+    /// Whether a stream may begin with it: what lies before it can be removed.
+    pub fn may_begin(&self) -> bool {
+        matches!(self, Event::Pruned(_) | Event::TaskDropped { .. } | Event::TasksOf { .. })
+    }
+
     /// Every place where it holds bytes, in a fixed order.
     pub fn stored_mut(&mut self) -> Vec<&mut Stored> {
         match self {
@@ -456,6 +480,8 @@ impl Event {
             Event::PermitGranted { document, .. } | Event::PlanFrozen { document, .. } => {
                 vec![document]
             }
+            Event::TaskBegun(task) => vec![&mut task.arguments],
+            Event::TaskEnded { result, .. } => vec![result],
             _ => Vec::new(),
         }
     }

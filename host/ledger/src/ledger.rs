@@ -40,8 +40,8 @@ pub trait Ledger: Send + Sync {
     /// Stored bytes, wherever they are kept, verified against their digest.
     async fn load(&self, bytes: &Stored) -> Result<Vec<u8>, LedgerError>;
 
-    /// Removes the records of these streams that lie before their latest `Pruned`, from which the
-    /// streams then begin; a stream without one stays whole. Returns how many records it removed.
+    /// Removes the records of these streams that lie before their latest tombstone
+    /// ([`crate::Event::may_begin`]), from which the streams then begin; a stream without one stays whole. Returns how many records it removed.
     ///
     /// # Errors
     /// `Unavailable` and `Full`: some may be removed; asking again removes the rest.

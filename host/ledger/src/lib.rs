@@ -29,6 +29,7 @@ pub mod hosts;
 pub mod ledger;
 pub mod memory;
 pub mod redb;
+pub mod tasks;
 pub mod verify;
 
 mod commit;
@@ -38,10 +39,14 @@ mod wire;
 
 pub use effects::{Effects, EffectsError};
 pub use error::LedgerError;
-pub use event::{Dispatch, Ended, Event, Outcome, PermitUse, Proposal, SettleVerdict, Stored, Ties, Tombstone};
+pub use event::{
+    Dispatch, Ended, Event, Outcome, PermitUse, Proposal, SettleVerdict, Stored, TaskBegun, TaskEnding, TaskOwner,
+    TaskRef, Ties, Tombstone,
+};
 pub use ledger::{INLINE_BYTES_MAX, Ledger, LedgerIdentity, PAGE_MAX, Role, init, open, open_for_reading};
 pub use state::{Answer, Attempt, Effect, Illegal, ResendTerms, Sender, StateTag, answer, may_resend};
 pub use stream::{Append, Expect, Record, StreamId, StreamKind};
+pub use tasks::{Task, Tasks, TasksError};
 
 /// Lower-case hex.
 pub(crate) fn hex(bytes: &[u8]) -> String {

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 
 use crate::commit::{self, Head};
 use crate::record::Location;
-use crate::{Append, Event, Ledger, LedgerError, LedgerIdentity, PAGE_MAX, Record, Role, StateTag, Stored, StreamId};
+use crate::{Append, Ledger, LedgerError, LedgerIdentity, PAGE_MAX, Record, Role, StateTag, Stored, StreamId};
 
 /// See the module.
 pub struct MemoryLedger {
@@ -78,8 +78,8 @@ impl State {
 
     fn forget(&mut self, stream: StreamId) -> u64 {
         let Some((_, seqs)) = self.streams.get_mut(&stream) else { return 0 };
-        let pruned = |seq: &u64| matches!(self.records.get(seq), Some(Record { event: Event::Pruned(_), .. }));
-        let Some(at) = seqs.iter().rposition(pruned) else { return 0 };
+        let begins = |seq: &u64| self.records.get(seq).is_some_and(|record| record.event.may_begin());
+        let Some(at) = seqs.iter().rposition(begins) else { return 0 };
         let removed = seqs.drain(..at).filter(|seq| self.records.remove(seq).is_some());
         removed.count() as u64
     }

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::event::TaskOwner;
 use crate::{Event, StateTag};
 
 /// What a stream is about. The codes are part of the stored format and never change.
@@ -37,11 +38,13 @@ pub enum StreamKind {
     Receipt = 13,
     /// What effects belong to: a conversation, a case, a job.
     Parent = 14,
+    /// A call that goes on while its caller asks for it later; and whose there are.
+    Task = 15,
 }
 
 impl StreamKind {
     /// Every kind, in the order of the codes.
-    pub const ALL: [StreamKind; 14] = [
+    pub const ALL: [StreamKind; 15] = [
         StreamKind::Ledger,
         StreamKind::Effect,
         StreamKind::Permit,
@@ -56,6 +59,7 @@ impl StreamKind {
         StreamKind::Host,
         StreamKind::Receipt,
         StreamKind::Parent,
+        StreamKind::Task,
     ];
 
     /// The stored code.
@@ -125,6 +129,25 @@ impl StreamId {
         let mut names = vec![tenant, name];
         names.extend(values);
         StreamId { kind: StreamKind::Claim, id: named(&names) }
+    }
+
+    /// The stream of one task, by its random name.
+    pub fn task(id: [u8; 32]) -> StreamId {
+        StreamId { kind: StreamKind::Task, id }
+    }
+
+    /// The stream of which tasks an owner has.
+    pub fn tasks_of(owner: &TaskOwner) -> StreamId {
+        let mut names = vec!["of"];
+        for name in [&owner.tenant, &owner.permit] {
+            names.extend(name.as_deref().map_or(["", ""], |name| ["is", name]));
+        }
+        StreamId { kind: StreamKind::Task, id: named(&names) }
+    }
+
+    /// The stream of who has tasks.
+    pub fn task_owners() -> StreamId {
+        StreamId { kind: StreamKind::Task, id: [0; 32] }
     }
 
     /// The stream of a host incarnation.

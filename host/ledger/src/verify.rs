@@ -174,11 +174,10 @@ impl Check {
 
     fn chain(&mut self, record: &Record) {
         let head = self.heads.insert(record.stream, (record.version, record.digest));
-        let pruned = matches!(record.event, crate::Event::Pruned(_));
         let follows = match head {
             Some((version, digest)) => record.version == version + 1 && record.previous == digest,
-            None if pruned => {
-                self.removed += record.version.saturating_sub(1);
+            None if record.version > 1 && record.event.may_begin() => {
+                self.removed += record.version - 1;
                 true
             }
             None => record.version == 1 && record.previous == [0; 32],

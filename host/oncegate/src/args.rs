@@ -146,6 +146,9 @@ pub(crate) struct Serve {
     /// With --keys: the claim that names the permit, which a token then must have
     #[arg(long, value_name = "CLAIM")]
     pub(crate) permit_claim: Option<String>,
+    /// How long a call may take before a client that takes tasks is given one instead of an answer
+    #[arg(long, value_name = "DURATION", value_parser = every, default_value = "2s")]
+    pub(crate) task_after: std::time::Duration,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -15,8 +15,10 @@ mod server;
 mod status;
 mod stdio;
 mod strict;
+mod tasks;
 pub(crate) mod tokens;
 mod tools;
+mod turns;
 mod waiting;
 
 use std::sync::Arc;
@@ -55,22 +57,26 @@ pub(crate) async fn run(home: &Home, args: Serve) -> anyhow::Result<Exit> {
     if catalog.tools().is_empty() {
         tracing::warn!("there is no tool to serve yet");
     }
-    let shared = Arc::new(Shared::new(sandbox.clone(), catalog, facts, elicitation));
+    let shared = Arc::new(Shared::new(sandbox.clone(), catalog, facts, elicitation, args.task_after));
     if shelf.has_folders() {
         tokio::spawn(look(Arc::clone(&shared), shelf));
     }
     tokio::spawn(end(Arc::clone(&shared)));
     let settling = tokio::spawn(settle(Arc::clone(&shared)));
+    let dropping = Arc::clone(&shared);
+    let dropping = tokio::spawn(async move { dropping.tasks.drop_old().await });
     let served = match http_options(&args)? {
         Some(options) => http::run(home, &shared, options).await,
         None => stdio::run(&shared).await,
     };
     settling.abort();
+    dropping.abort();
     shared.closing.cancel();
     sandbox.close();
     shared.stop.cancel();
     shared.waiting.stop_all();
     finish(&sandbox).await;
+    shared.tasks.finish().await;
     served.map(|()| Exit::Ok)
 }
 

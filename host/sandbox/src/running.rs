@@ -57,10 +57,20 @@ impl Ready {
     /// Runs the guest.
     #[must_use]
     pub fn start(self) -> Running {
+        self.start_holding(())
+    }
+
+    /// Runs the guest, and drops what is held when it has ended, whoever waits for it then.
+    #[must_use]
+    pub fn start_holding(self, held: impl Send + 'static) -> Running {
         let log = Log::new(self.call.limits.log_bytes_max);
         let stop = CancellationToken::new();
         let task = run_until(Arc::clone(&self.call), self.arguments, log.clone(), stop.clone());
-        let guest = self.sandbox.host.tasks.spawn(task);
+        let guest = self.sandbox.host.tasks.spawn(async move {
+            let ended = task.await;
+            drop(held);
+            ended
+        });
         Running { sandbox: self.sandbox, call: self.call, guest, ended: None, log, stop }
     }
 }

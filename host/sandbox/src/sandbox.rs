@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use oncegate_ledger::hosts::Hosts;
+use oncegate_ledger::hosts::{Hosts, Stopped};
 use oncegate_ledger::state::{Effect, StateTag};
 use oncegate_ledger::{Effects, Event, Ledger, StreamId, StreamKind};
 use serde_json::Value;
@@ -162,6 +162,24 @@ impl Sandbox {
         let arguments = convert::canonical_arguments(&given, description).map_err(|error| error.to_string())?;
         let context = self.with_tenant(component, request.context);
         Ok(Prepared { tool: request.tool, given, arguments, context })
+    }
+
+    /// The ledger, for what is kept in it beside effects; none where there is no usable one.
+    #[must_use]
+    pub fn ledger(&self) -> Option<Arc<dyn Ledger>> {
+        self.host.book().ok().map(|book| Arc::clone(&book.effects.ledger))
+    }
+
+    /// This process's name in the ledger.
+    #[must_use]
+    pub fn incarnation(&self) -> Option<[u8; 16]> {
+        self.host.book().ok().map(|book| book.me.id())
+    }
+
+    /// Whether the process of this name is known to run.
+    #[must_use]
+    pub fn runs(&self, incarnation: [u8; 16]) -> bool {
+        self.host.book().is_ok_and(|book| book.hosts.stopped(incarnation) == Stopped::No)
     }
 
     /// No call dispatches anything from now on; what was dispatched goes on.

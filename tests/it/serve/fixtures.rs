@@ -45,9 +45,10 @@ fn names_are_identifiers_where_the_client_wants_them_so() {
     let list = client.ask("tools/list", &json!({})).unwrap();
     let tools = list["tools"].as_array().unwrap();
     let names: Vec<_> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
-    let own = ["test_error_handling", "test_logging_tool", "test_simple_text", "test_streaming_elicitation"];
-    let more = ["test_tool_with_logging", "test_tool_with_progress"];
-    assert_eq!(names, [&["effect_status"], &own[..], &more[..]].concat());
+    let first = ["effect_status", "failing_job", "greet", "slow_compute"];
+    let then = ["test_error_handling", "test_logging_tool", "test_simple_text", "test_streaming_elicitation"];
+    let last = ["test_tool_with_logging", "test_tool_with_progress"];
+    assert_eq!(names, [&first[..], &then[..], &last[..]].concat());
     let acts: Vec<_> = tools.iter().filter(|tool| tool["annotations"]["readOnlyHint"] == false).collect();
     assert_eq!(acts.len(), 1, "{list:#}");
     assert_eq!(acts[0]["name"], "test_tool_with_progress");

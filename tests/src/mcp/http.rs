@@ -52,6 +52,14 @@ impl Server {
         self.running.pid()
     }
 
+    /// SIGKILL.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn kill(self) -> Result<Run> {
+        self.running.kill()
+    }
+
     /// Waits for the end of a server that was told to end.
     ///
     /// # Errors
@@ -114,11 +122,13 @@ impl Client {
         let mut headers = vec![("MCP-Protocol-Version".to_owned(), revision.to_owned())];
         if revision == NEWER {
             headers.push(("Mcp-Method".to_owned(), method.to_owned()));
-            if let Some(name) = params["name"].as_str() {
+            if let Some(name) = params["name"].as_str().or(params["taskId"].as_str()) {
                 headers.push(("Mcp-Name".to_owned(), name.to_owned()));
             }
             params["_meta"]["io.modelcontextprotocol/protocolVersion"] = json!(revision);
-            params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = self.capabilities.clone();
+            if params["_meta"]["io.modelcontextprotocol/clientCapabilities"].is_null() {
+                params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = self.capabilities.clone();
+            }
         }
         let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
         self.bytes(&headers, body.to_string().as_bytes())

@@ -7,7 +7,7 @@ use super::protocol::Forgot;
 use super::reads::{self, storage, undamaged};
 use super::store::{Store, Tables};
 use crate::record::{self, Row};
-use crate::{Event, LedgerError, StreamId};
+use crate::{LedgerError, StreamId};
 
 /// What is removed in one transaction.
 #[derive(Default)]
@@ -18,7 +18,7 @@ struct Cut {
 }
 
 impl Store {
-    /// Removes the records before the latest `Pruned` of each stream, durable when this returns.
+    /// Removes the records before the latest tombstone of each stream, durable when this returns.
     ///
     /// # Errors
     /// A failure of the storage: what was removed is not known, and asking again removes the rest.
@@ -61,7 +61,7 @@ impl Tables<'_> {
         })?;
         let mut before = None;
         for (at, row) in rows.iter().enumerate() {
-            if matches!(record::unseal(&row.event, &row.locations)?, Event::Pruned(_)) {
+            if record::unseal(&row.event, &row.locations)?.may_begin() {
                 before = Some(at);
                 break;
             }

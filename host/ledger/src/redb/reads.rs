@@ -153,7 +153,7 @@ fn read(transaction: &ReadTransaction, stream: StreamId) -> Result<Vec<Record>, 
     })?;
     let read: Vec<Record> = rows.into_iter().rev().map(Row::into_record).collect::<Result<_, _>>()?;
     match read.first() {
-        Some(first) if first.version == 1 || matches!(first.event, crate::Event::Pruned(_)) => Ok(read),
+        Some(first) if first.version == 1 || first.event.may_begin() => Ok(read),
         _ => Err(LedgerError::damaged(format!("{stream} does not begin at its beginning"))),
     }
 }

@@ -12,4 +12,5 @@ mod samples;
 mod states;
 mod suite;
 mod tampered;
+mod tasks;
 mod truth;

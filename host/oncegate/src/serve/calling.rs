@@ -5,7 +5,7 @@ use std::time::Duration;
 use oncegate_sandbox::outcome::{Outcome, Status};
 use oncegate_sandbox::{CallRequest, Ready, Running};
 use rmcp::RoleServer;
-use rmcp::model::{JsonObject, ProgressNotificationParam, ProgressToken};
+use rmcp::model::{CreateTaskResult, JsonObject, ProgressNotificationParam, ProgressToken};
 use rmcp::service::RequestContext;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use super::caller::Caller;
 use super::catalog::Entry;
 use super::server::Server;
+use super::tasks::newer::{self, Offer};
 use super::waiting::Met;
 use super::{facts, logs};
 
@@ -32,38 +33,105 @@ impl From<Outcome> for Called {
     }
 }
 
+/// What a call came to.
+pub(super) enum Ran {
+    Answered(Called),
+    /// It goes on, and the client asks for it later.
+    Task(Box<CreateTaskResult>),
+}
+
+/// A call that has not begun.
+pub(super) struct Prepared {
+    pub(super) ready: Ready,
+    /// Its client takes a task for it.
+    offer: Option<Offer>,
+}
+
 /// Checks the arguments and who says what; nothing runs yet.
 pub(super) async fn ready(
     server: &Server,
     entry: &Entry,
     arguments: JsonObject,
     caller: &Caller,
-) -> Result<Ready, Box<Outcome>> {
+    context: &RequestContext<RoleServer>,
+) -> Result<Prepared, Box<Outcome>> {
     let sandbox = &server.shared.sandbox;
     let facts = facts::join(&sandbox.policy().context, &caller.fixed, &caller.given)?;
+    let offer = newer::offer(&server.shared, context, &arguments, &facts);
     let request = CallRequest { tool: entry.function.clone(), arguments: Value::Object(arguments), context: facts };
-    sandbox.ready(&entry.component, request).await
+    Ok(Prepared { ready: sandbox.ready(&entry.component, request).await?, offer })
 }
 
-/// Runs the tool, or answers from an identical call before.
+/// A call that runs.
+struct Begun {
+    identity: [u8; 32],
+    running: Running,
+    at: Instant,
+    /// When its client is answered.
+    until: Instant,
+}
+
+/// Runs the tool, or answers from an identical call before; becomes a task where its client takes one.
 pub(super) async fn call(
+    server: &Server,
+    entry: &Entry,
+    prepared: Prepared,
+    caller: &Caller,
+    context: &RequestContext<RoleServer>,
+) -> Ran {
+    let mut begun = match begin(server, prepared.ready, caller).await {
+        Ok(begun) => begun,
+        Err(outcome) => return Ran::Answered((*outcome).into()),
+    };
+    let mut listener = Listener::new(server, &entry.tool.name, context);
+    let mut wanted = true;
+    if let Some(offer) = prepared.offer {
+        let soon = begun.until.min(begun.at + offer.after);
+        wanted = wait(server, &mut begun.running, soon, caller.cancels, &mut listener).await;
+        if wanted && !begun.running.is_over() {
+            begun.running = match newer::adopt(&server.shared, caller, entry, offer, begun.running).await {
+                Ok(task) => return Ran::Task(Box::new(task)),
+                Err(running) => *running,
+            };
+        }
+    }
+    Ran::Answered(finish(server, begun, wanted, caller, listener).await)
+}
+
+/// As [`call`], and never a task.
+pub(super) async fn answered(
     server: &Server,
     entry: &Entry,
     ready: Ready,
     caller: &Caller,
     context: &RequestContext<RoleServer>,
 ) -> Called {
+    match begin(server, ready, caller).await {
+        Ok(begun) => {
+            let listener = Listener::new(server, &entry.tool.name, context);
+            finish(server, begun, true, caller, listener).await
+        }
+        Err(outcome) => (*outcome).into(),
+    }
+}
+
+/// Starts the guest, or joins an identical call; an answer that was kept for it needs neither.
+async fn begin(server: &Server, ready: Ready, caller: &Caller) -> Result<Begun, Box<Outcome>> {
     let shared = &server.shared;
-    let limits = shared.sandbox.policy().limits;
-    let identity = ready.identity();
-    let mut running = match shared.waiting.meet(&identity).await {
-        Met::Answer(outcome) => return (*outcome).into(),
+    let limit = shared.sandbox.policy().limits.answer_within;
+    let within = caller.within.unwrap_or(limit).min(limit);
+    let (identity, at) = (ready.identity(), Instant::now());
+    let running = match shared.waiting.meet(&identity).await {
+        Met::Answer(outcome) => return Err(outcome),
         Met::Running(running) => running,
-        Met::Nothing => ready.start(),
+        Met::Nothing => ready.start_holding(shared.turns.take(within).await?),
     };
-    let until = Instant::now() + caller.within.unwrap_or(limits.answer_within).min(limits.answer_within);
-    let mut listener = Listener::new(server, &entry.tool.name, context);
-    let wanted = wait(server, &mut running, until, caller.cancels, &mut listener).await;
+    Ok(Begun { identity, running, at, until: at + within })
+}
+
+async fn finish(server: &Server, begun: Begun, wanted: bool, caller: &Caller, mut listener: Listener<'_>) -> Called {
+    let Begun { identity, mut running, until, .. } = begun;
+    let wanted = wanted && wait(server, &mut running, until, caller.cancels, &mut listener).await;
     if running.is_over() {
         listener.end(&running).await;
     }
@@ -71,7 +139,7 @@ pub(super) async fn call(
     let awaiting = if running.is_over() { running.awaiting_approval() } else { Vec::new() };
     // Also a guest that runs on after a refusal: whoever ends the process has to find it.
     if wanted && (outcome.status == Status::Pending || !running.is_over()) {
-        shared.waiting.keep(identity, running);
+        server.shared.waiting.keep(identity, running);
     }
     Called { outcome, awaiting }
 }

@@ -20,12 +20,15 @@ use oncegate_sandbox::Ready;
 use oncegate_sandbox::outcome::{Code, NextAction, Outcome};
 use oncegate_sandbox::policy::Policy;
 use rmcp::RoleServer;
-use rmcp::model::{CallToolRequestParams, ElicitRequest, InputRequest, InputRequiredResult, JsonObject, ServerRequest};
+use rmcp::model::{
+    CallToolRequestParams, CreateTaskResult, ElicitRequest, InputRequest, InputRequiredResult, JsonObject,
+    ServerRequest,
+};
 use rmcp::service::{PeerRequestOptions, RequestContext};
 use serde_json::Value;
 
 use super::caller::Caller;
-use super::calling::{self, Called};
+use super::calling::{self, Called, Ran};
 use super::catalog::Entry;
 use super::server::Server;
 use crate::home::now_ms;
@@ -61,6 +64,8 @@ pub(super) enum Told {
     Outcome(Box<Outcome>),
     /// `input_required`.
     Asked(Box<InputRequiredResult>),
+    /// It goes on as a task, which asks nobody.
+    Task(Box<CreateTaskResult>),
 }
 
 /// How a client can ask its person.
@@ -84,15 +89,18 @@ pub(super) async fn call(
 ) -> Told {
     let CallToolRequestParams { arguments, input_responses, request_state, .. } = request;
     let arguments = arguments.unwrap_or_default();
-    let ready = match calling::ready(server, entry, arguments.clone(), caller).await {
-        Ok(ready) => ready,
+    let prepared = match calling::ready(server, entry, arguments.clone(), caller, context).await {
+        Ok(prepared) => prepared,
         Err(refused) => return Told::Outcome(refused),
     };
     let Some(elicitation) = &server.shared.elicitation else {
-        let called = calling::call(server, entry, ready, caller, context).await;
-        return Told::Outcome(Box::new(called.outcome));
+        return match calling::call(server, entry, prepared, caller, context).await {
+            Ran::Answered(called) => Told::Outcome(Box::new(called.outcome)),
+            Ran::Task(task) => Told::Task(task),
+        };
     };
-    let turn = Turn { server, entry, arguments, caller, context, elicitation, identity: Identity::of(&ready) };
+    let identity = Identity::of(&prepared.ready);
+    let turn = Turn { server, entry, arguments, caller, context, elicitation, identity };
     let mut way = way(context);
     if request_state.is_some() || input_responses.is_some() {
         let response = input_responses.as_ref().and_then(|responses| responses.get(QUESTION));
@@ -102,7 +110,10 @@ pub(super) async fn call(
             Err(refused) => return Told::Outcome(refused),
         }
     }
-    let called = calling::call(server, entry, ready, caller, context).await;
+    let called = match calling::call(server, entry, prepared, caller, context).await {
+        Ran::Answered(called) => called,
+        Ran::Task(task) => return Told::Task(task),
+    };
     match way {
         Way::None => Told::Outcome(Box::new(called.outcome)),
         Way::Request => Told::Outcome(Box::new(turn.converse(called).await)),
@@ -173,8 +184,9 @@ impl Turn<'_> {
     }
 
     async fn again(&self) -> Result<Called, Box<Outcome>> {
-        let ready = calling::ready(self.server, self.entry, self.arguments.clone(), self.caller).await?;
-        Ok(calling::call(self.server, self.entry, ready, self.caller, self.context).await)
+        let Self { server, entry, caller, context, .. } = self;
+        let prepared = calling::ready(server, entry, self.arguments.clone(), caller, context).await?;
+        Ok(calling::answered(server, entry, prepared.ready, caller, context).await)
     }
 
     async fn next(&self, called: &Called) -> Next {

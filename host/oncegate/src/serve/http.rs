@@ -22,6 +22,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use rmcp::model::ServerJsonRpcMessage;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -29,6 +30,7 @@ use tokio_util::task::TaskTracker;
 
 use super::oauth::{self, Issued};
 use super::server::{Server, Shared};
+use super::tasks::older::{self, Greeting};
 use super::tokens::{self, Identity, Tokens};
 use super::{lines, strict};
 use crate::home::Home;
@@ -50,6 +52,8 @@ const HEADERS_BYTES_MAX: usize = 32 << 10;
 const CONNECTIONS_MAX: usize = 4_096;
 /// Requests worked on at once; each may hold a guest's memory.
 const REQUESTS_MAX: usize = 512;
+/// Files that all of this takes: a connection each, the ledger, and what guests under way ask of providers.
+const FILES_MAX: u64 = 8_192;
 
 /// What the operator says of this door.
 pub(super) struct Options {
@@ -72,12 +76,14 @@ struct Door {
     issued: Option<Issued>,
     mcp: StreamableHttpService<Server, NeverSessionManager>,
     requests: Semaphore,
+    greeting: Greeting,
     /// The document of RFC 9728 and where it is.
     metadata: Option<(Value, String)>,
 }
 
 /// Until the process is told to stop; calls under way are answered first.
 pub(super) async fn run(home: &Home, shared: &Arc<Shared>, options: Options) -> anyhow::Result<()> {
+    allow_files();
     let asked = options.address;
     let listener = TcpListener::bind(asked).await.with_context(|| format!("{asked} cannot be listened on"))?;
     let address = listener.local_addr().context("the address is not known")?;
@@ -94,6 +100,18 @@ pub(super) async fn run(home: &Home, shared: &Arc<Shared>, options: Options) -> 
     print::out(&told)?;
     accept(&listener, shared, &door).await;
     Ok(())
+}
+
+/// A shell or a service manager often allows 1,024 at first, and more to whoever asks.
+fn allow_files() {
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = limit.maximum.map_or(FILES_MAX, |maximum| maximum.min(FILES_MAX));
+    if limit.current.is_some_and(|current| current < wanted) {
+        let raised = Rlimit { current: Some(wanted), maximum: limit.maximum };
+        if let Err(error) = setrlimit(Resource::Nofile, raised) {
+            tracing::warn!(%error, "no more than {:?} files can be open", limit.current);
+        }
+    }
 }
 
 async fn accept(listener: &TcpListener, shared: &Arc<Shared>, door: &Arc<Door>) {
@@ -163,6 +181,7 @@ impl Door {
             .with_legacy_session_mode(false)
             .with_json_response(true)
             .with_max_request_body_bytes(BODY_BYTES_MAX);
+        let greeting = shared.greeting(true);
         let shared = Arc::clone(shared);
         let factory = move || Ok(Server::new(Arc::clone(&shared)));
         let resource = options.resource.unwrap_or_else(|| format!("http://{address}{PATH}"));
@@ -181,6 +200,7 @@ impl Door {
             issued,
             mcp: StreamableHttpService::new(factory, Arc::default(), config),
             requests: Semaphore::new(REQUESTS_MAX),
+            greeting,
             metadata,
         })
     }
@@ -226,7 +246,23 @@ impl Door {
         // The token has done its work; nothing behind the door needs it.
         parts.headers.remove(header::AUTHORIZATION);
         parts.extensions.insert(identity);
-        self.mcp.handle(Request::from_parts(parts, Full::new(body))).await
+        let (body, greets) = older::rename_in(body, &parts.headers);
+        let answer = self.mcp.handle(Request::from_parts(parts, Full::new(body))).await;
+        if greets { self.greet(answer).await } else { answer }
+    }
+
+    /// Completes what a greeting is answered.
+    async fn greet(&self, answer: Response<Body>) -> Response<Body> {
+        let is_json = |value: &header::HeaderValue| value.as_bytes().starts_with(b"application/json");
+        if !answer.headers().get(header::CONTENT_TYPE).is_some_and(is_json) {
+            return answer;
+        }
+        let (mut parts, body) = answer.into_parts();
+        let Ok(body) = body.collect().await;
+        let body = body.to_bytes();
+        let body = self.greeting.complete_message(&body).map_or(body, Bytes::from);
+        parts.headers.remove(header::CONTENT_LENGTH);
+        Response::from_parts(parts, Full::new(body).boxed())
     }
 
     fn identify(&self, headers: &HeaderMap) -> Result<Identity, Box<Response<Body>>> {

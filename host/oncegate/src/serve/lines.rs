@@ -10,13 +10,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rmcp::RoleServer;
-use rmcp::model::{ClientJsonRpcMessage, ClientNotification, ErrorData, RequestId, ServerJsonRpcMessage};
+use rmcp::model::{ClientJsonRpcMessage, ClientNotification, ErrorData, RequestId, ServerJsonRpcMessage, ServerResult};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::strict;
+use super::tasks::older::{self, Greeting};
 
 /// Bytes of one message: tools take identifiers and text, not files.
 const LINE_BYTES_MAX: usize = 8 << 20;
@@ -63,11 +64,12 @@ pub(super) struct Lines {
     ended: CancellationToken,
     /// Fires when nothing is waited for any more, such as a client that does not read its answers.
     stop: CancellationToken,
+    greeting: Greeting,
 }
 
 impl Lines {
     /// Over the process's own streams.
-    pub(super) fn start(ended: CancellationToken, stop: CancellationToken) -> Self {
+    pub(super) fn start(ended: CancellationToken, stop: CancellationToken, greeting: Greeting) -> Self {
         let (sender, input) = mpsc::channel(LINES_QUEUED);
         std::thread::spawn(move || read(std::io::stdin().lock(), |line| sender.blocking_send(line).is_ok()));
         let (output, lines) = mpsc::channel(LINES_QUEUED);
@@ -79,7 +81,7 @@ impl Lines {
         });
         let ids = Arc::default();
         let (output, written) = (Some(output), Some(written));
-        Self { input, output, written, ids, held: VecDeque::new(), begun: false, ended, stop }
+        Self { input, output, written, ids, held: VecDeque::new(), begun: false, ended, stop, greeting }
     }
 
     async fn refuse(&mut self, error: ErrorData, id: Option<RequestId>) {
@@ -179,9 +181,10 @@ impl Transport<RoleServer> for Lines {
         item: TxJsonRpcMessage<RoleServer>,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
         let output = self.output.clone();
+        let greeting = self.greeting;
         let ids = Arc::clone(&self.ids);
         async move {
-            let mut line = serde_json::to_vec(&item)?;
+            let mut line = write_message(&item, greeting)?;
             line.push(b'\n');
             let closed = || std::io::Error::from(std::io::ErrorKind::BrokenPipe);
             let sent = output.ok_or_else(closed)?.send(line).await.map_err(|_| closed());
@@ -229,6 +232,16 @@ impl Transport<RoleServer> for Lines {
     }
 }
 
+fn write_message(message: &ServerJsonRpcMessage, greeting: Greeting) -> serde_json::Result<Vec<u8>> {
+    let line = serde_json::to_vec(message)?;
+    let greets = |answer: &ServerResult| matches!(answer, ServerResult::InitializeResult(_));
+    let completed = match message {
+        ServerJsonRpcMessage::Response(response) if greets(&response.result) => greeting.complete_message(&line),
+        _ => None,
+    };
+    Ok(completed.unwrap_or(line))
+}
+
 /// What the client is told of a line, and under which id.
 type Refusal = Box<(ErrorData, Option<RequestId>)>;
 
@@ -238,10 +251,11 @@ pub(super) fn parse(line: &[u8]) -> Result<Option<Box<ClientJsonRpcMessage>>, Re
         return Ok(None);
     }
     let refusal = |error: ErrorData, id: Option<RequestId>| Box::new((error, id));
-    let json =
+    let mut json =
         strict::json(line).map_err(|error| refusal(ErrorData::parse_error(format!("no JSON: {error}"), None), None))?;
     let id = json.get("id").cloned().and_then(|id| serde_json::from_value::<RequestId>(id).ok());
     let asks_nothing = json.get("method").is_some() && json.get("id").is_none();
+    older::rename(&mut json);
     match serde_json::from_value(json) {
         Ok(message) => Ok(Some(Box::new(message))),
         // A notification that nobody knows wants no answer.

@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use oncegate_sandbox::outcome::Outcome;
 use oncegate_sandbox::{Sandbox, policy};
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, CustomRequest, CustomResult, ErrorCode, ErrorData,
-    Implementation, ListToolsResult, PaginatedRequestParams, ServerConfig, SubscriptionFilter, Tool,
+    CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, CustomRequest, CustomResult, ErrorCode,
+    ErrorData, GetTaskParams, GetTaskResult, Implementation, JsonObject, ListToolsResult, PaginatedRequestParams,
+    ServerConfig, SubscriptionFilter, TASKS_EXTENSION_ID, Tool, UpdateTaskParams,
 };
 use rmcp::service::{RequestContext, SubscriptionContext};
 use rmcp::{RoleServer, ServerHandler};
@@ -22,7 +24,9 @@ use super::caller::Caller;
 use super::catalog::{Catalog, Entry};
 use super::elicit::{self, Elicitation, Told};
 use super::facts::Facts;
+use super::tasks::{Keeper, newer, older};
 use super::tools::{STATUS_TOOL, status_tool};
+use super::turns::Turns;
 use super::waiting::Waiting;
 use super::{logs, status};
 
@@ -38,8 +42,10 @@ pub(super) struct Shared {
     /// Facts that the command line fixes.
     pub(super) facts: Facts,
     pub(super) waiting: Waiting,
+    pub(super) turns: Turns,
     /// What asking a client's person needs; none without a ledger.
     pub(super) elicitation: Option<Elicitation>,
+    pub(super) tasks: Keeper,
     /// Fires when no more calls are taken.
     pub(super) closing: CancellationToken,
     /// Fires when guests are not waited for any more.
@@ -49,11 +55,19 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(sandbox: Sandbox, catalog: Catalog, facts: Facts, elicitation: Option<Elicitation>) -> Self {
+    pub(super) fn new(
+        sandbox: Sandbox,
+        catalog: Catalog,
+        facts: Facts,
+        elicitation: Option<Elicitation>,
+        task_after: Duration,
+    ) -> Self {
         Self {
+            tasks: Keeper::new(&sandbox, task_after),
             sandbox,
             facts,
             waiting: Waiting::default(),
+            turns: Turns::default(),
             elicitation,
             closing: CancellationToken::new(),
             stop: CancellationToken::new(),
@@ -75,6 +89,11 @@ impl Shared {
     /// Changes of the tools from now on.
     pub(super) fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
+    }
+
+    /// What clients of the older revision are told of tasks.
+    pub(super) fn greeting(&self, list: bool) -> older::Greeting {
+        older::Greeting { tasks: self.tasks.is_kept(), list }
     }
 
     /// Whether a token's tenant may know of the tool: those that the policy lets do nothing are not shown to it.
@@ -110,7 +129,12 @@ impl Server {
 
 impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
-        ServerConfig::new(logs::capabilities())
+        let mut capabilities = logs::capabilities();
+        if self.shared.tasks.is_kept() {
+            let extensions = capabilities.extensions.get_or_insert_default();
+            extensions.insert(TASKS_EXTENSION_ID.to_owned(), JsonObject::new());
+        }
+        ServerConfig::new(capabilities)
             .with_server_info(Implementation::new("oncegate", env!("CARGO_PKG_VERSION")))
             .with_instructions(INSTRUCTIONS)
     }
@@ -154,9 +178,26 @@ impl ServerHandler for Server {
             return Err(ErrorData::invalid_params(format!("there is no tool {name}"), None));
         };
         match elicit::call(self, entry, request, &caller, &context).await {
-            Told::Outcome(outcome) => answer(&*outcome, outcome.is_error()),
+            Told::Outcome(outcome) => told(&outcome).map(CallToolResponse::from),
             Told::Asked(question) => Ok((*question).into()),
+            Told::Task(task) => Ok((*task).into()),
         }
+    }
+
+    async fn get_task(
+        &self,
+        task: GetTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, ErrorData> {
+        newer::get(self, &task.task_id, &context).await
+    }
+
+    async fn update_task(&self, task: UpdateTaskParams, context: RequestContext<RoleServer>) -> Result<(), ErrorData> {
+        newer::update(self, &task.task_id, &context).await
+    }
+
+    async fn cancel_task(&self, task: CancelTaskParams, context: RequestContext<RoleServer>) -> Result<(), ErrorData> {
+        newer::cancel(self, &task.task_id, &context).await
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
@@ -191,8 +232,12 @@ impl ServerHandler for Server {
     async fn on_custom_request(
         &self,
         request: CustomRequest,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
+        let params = request.params.clone().unwrap_or_default();
+        if let Some(answer) = older::answer(self, &request.method, params, &context).await {
+            return answer;
+        }
         if request.method == "tools/call" {
             let text = "`name` must be a text and `arguments` an object";
             return Err(ErrorData::invalid_params(text, None));
@@ -201,11 +246,19 @@ impl ServerHandler for Server {
     }
 }
 
-/// Structured content, and the same as one text.
 fn answer(body: &impl Serialize, is_error: bool) -> Result<CallToolResponse, ErrorData> {
+    result(body, is_error).map(CallToolResponse::from)
+}
+
+/// What the client of a call is told of its outcome.
+pub(super) fn told(outcome: &Outcome) -> Result<CallToolResult, ErrorData> {
+    result(outcome, outcome.is_error())
+}
+
+/// Structured content, and the same as one text.
+fn result(body: &impl Serialize, is_error: bool) -> Result<CallToolResult, ErrorData> {
     let value = serde_json::to_value(body).map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
-    let result = if is_error { CallToolResult::structured_error(value) } else { CallToolResult::structured(value) };
-    Ok(result.into())
+    Ok(if is_error { CallToolResult::structured_error(value) } else { CallToolResult::structured(value) })
 }
 
 fn protocol_error(refused: &Outcome) -> ErrorData {

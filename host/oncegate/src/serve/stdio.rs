@@ -12,7 +12,8 @@ use super::server::{Server, Shared};
 
 /// Until the client closes its end or the process is told to stop.
 pub(super) async fn run(shared: &Arc<Shared>) -> anyhow::Result<()> {
-    let lines = Lines::start(shared.closing.clone(), shared.stop.clone());
+    let greeting = shared.greeting(shared.facts.contains_key("tenant"));
+    let lines = Lines::start(shared.closing.clone(), shared.stop.clone(), greeting);
     let running = match rmcp::serve_server(Server::new(Arc::clone(shared)), lines).await {
         Ok(running) => running,
         // Whoever says nothing is served nothing.

@@ -23,6 +23,8 @@ static WIT: [u8; include_bytes!("../wit/tool.wit").len()] = *include_bytes!("../
 
 /// Between what is printed, so that a client can hear one line before the next.
 const PAUSE: Duration = Duration::from_millis(50);
+/// How long a job takes that fails.
+const JOB: Duration = Duration::from_secs(1);
 /// Effects of the tool that has progress.
 const NOTES: u32 = 10;
 
@@ -66,6 +68,20 @@ impl Guest for Fixtures {
             eprintln!("note {number}");
         }
         Ok(NOTES)
+    }
+
+    fn greet(name: String) -> String {
+        format!("Hello, {name}!")
+    }
+
+    fn slow_compute(seconds: u32, label: Option<String>) -> String {
+        thread::sleep(Duration::from_secs(seconds.into()));
+        format!("{} after {seconds} s", label.unwrap_or_default())
+    }
+
+    fn failing_job() -> Result<String, String> {
+        thread::sleep(JOB);
+        Err("This job fails".into())
     }
 }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use oncegate_ledger::state::Effect;
-use oncegate_ledger::{Effects, Event, Ledger, Record, StreamId, effects};
+use oncegate_ledger::{Effects, Event, Ledger, Record, StreamId, Tasks, effects};
 use serde_json::json;
 
 use super::{find, history};
@@ -35,6 +35,7 @@ pub(super) async fn run(home: &Home, asked: &Prune) -> anyhow::Result<Exit> {
     let mut pruning = Pruning::of(home, ledger, rules, now, asked.dry_run);
     pruning.all().await?;
     if !asked.dry_run {
+        pruning.tasks = drop_tasks(&pruning.ledger, now).await?;
         pruning.bytes = pruning.ledger.sweep().await.context("the space could not be given back")?;
         pruning.locks = hosts::tidy(&pruning.ledger, stopped).await?;
     }
@@ -56,6 +57,7 @@ struct Pruning {
     records: u64,
     bytes: u64,
     locks: usize,
+    tasks: usize,
 }
 
 impl Pruning {
@@ -75,6 +77,7 @@ impl Pruning {
             records: 0,
             bytes: 0,
             locks: 0,
+            tasks: 0,
         }
     }
 
@@ -173,7 +176,8 @@ impl Pruning {
         if as_json {
             let mut value = json!({
                 "dry_run": self.dry_run, "pruned": self.pruned, "records_removed": self.records,
-                "bytes_freed": self.bytes, "host_locks_removed": self.locks, "kept": self.counts.json(),
+                "bytes_freed": self.bytes, "host_locks_removed": self.locks,
+                "tasks_dropped": self.tasks, "kept": self.counts.json(),
             });
             if self.dry_run {
                 value["pruned"] = 0.into();
@@ -191,6 +195,22 @@ impl Pruning {
             self.records,
             HumanBytes(self.bytes)
         ))
+    }
+}
+
+/// Tasks whose time is over: a server does that as it goes.
+async fn drop_tasks(ledger: &Arc<dyn Ledger>, now: u64) -> anyhow::Result<usize> {
+    let tasks = Tasks::new(Arc::clone(ledger));
+    let mut all = 0;
+    loop {
+        match tasks
+            .drop_old(now)
+            .await
+            .context("tasks whose time is over could not be dropped; run the command again")?
+        {
+            0 => return Ok(all),
+            some => all += some,
+        }
     }
 }
 
