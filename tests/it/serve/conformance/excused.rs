@@ -57,7 +57,7 @@ pub(super) const EXCUSED: &[Excused] = &[
     all_of(
         OLD,
         &["tools-call-elicitation", "elicitation-sep1034-defaults", "elicitation-sep1330-enums"],
-        "a guest does not speak to the person at the client",
+        "a guest does not speak to the person at the client; the host asks for approvals, in its own words",
     ),
     all_of(OLD, &["server-sse-multiple-streams", "server-sse-polling"], "there are no sessions"),
     some_of(&["caching"], "sep-2549-prompts-", "tools are hosted, and no prompts"),
@@ -74,7 +74,7 @@ pub(super) const EXCUSED: &[Excused] = &[
             "input-required-result-result-type",
             "input-required-result-tampered-state",
         ],
-        "a guest does not speak to the person at the client",
+        "a guest does not speak to the person at the client; the host asks for approvals, in its own words",
     ),
     all_of(
         NEW,
