@@ -63,7 +63,7 @@ pub(super) async fn call(
         Met::Running(running) => running,
         Met::Nothing => match shared.turns.take(within).await {
             Ok(turn) => ready.start_holding(turn),
-            Err(not_begun) => return *not_begun,
+            Err(not_begun) => return (*not_begun).into(),
         },
     };
     let wanted = wait(server, &mut running, until, caller.cancels, context).await;
