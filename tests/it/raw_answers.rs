@@ -121,7 +121,7 @@ impl Scene {
         Self::with(spoil, then, "idle = \"2s\"")
     }
 
-    fn with(spoil: Spoil, then: Then, limits: &str) -> Self {
+    pub(crate) fn with(spoil: Spoil, then: Then, limits: &str) -> Self {
         let spoiler = Spoiler::start(spoil, then);
         let options = Options {
             endpoints: [("pay".to_owned(), spoiler.url.clone())].into(),

@@ -1,21 +1,28 @@
 //! Agents over MCP: whatever a client does, each effect happens once, and its first receipt is told.
 
+mod answers;
+mod client_keys;
 mod conformance;
 mod crowd;
 mod desktop;
 mod elicitation;
 mod ending;
+mod fixtures;
 mod folders;
 mod hostile_clients;
+mod hostile_http;
 mod http;
 mod input_required;
+mod judges;
 mod langgraph;
 mod listing;
 mod oauth;
 mod openai_agents;
+mod policy;
 mod proxy;
 mod repeats;
 mod sdk;
+mod sessions;
 mod several;
 mod status;
 mod tasks;
@@ -55,6 +62,13 @@ fn told(result: &Value) -> &Value {
     let failed = matches!(told["status"].as_str(), Some("failed" | "refused"));
     assert_eq!(result["isError"], failed, "{result:#}");
     told
+}
+
+/// The most memory that a process has had.
+fn peak_kb(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    peak.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
 #[track_caller]

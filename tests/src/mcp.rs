@@ -5,6 +5,7 @@ pub mod conformance;
 pub mod cut;
 pub mod drivers;
 pub mod http;
+pub mod inspector;
 pub mod npm;
 pub mod sdk;
 pub mod sessions;
@@ -71,6 +72,14 @@ impl Stdio {
     /// The server has gone.
     pub fn write(&mut self, line: &str) -> Result<()> {
         self.running.write_line(line)
+    }
+
+    /// Writes bytes as they are, without the end of a line.
+    ///
+    /// # Errors
+    /// The server has gone.
+    pub fn write_bytes(&mut self, bytes: &[u8]) -> Result<()> {
+        self.running.write_bytes(bytes)
     }
 
     /// Sends a request and returns its id.
@@ -189,6 +198,11 @@ impl Stdio {
     /// The system refuses.
     pub fn kill(self) -> Result<Run> {
         self.running.kill()
+    }
+
+    /// What the server has written to standard error until now.
+    pub fn errors(&self) -> String {
+        self.running.errors()
     }
 
     /// The server's process.

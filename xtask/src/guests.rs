@@ -40,6 +40,7 @@ const BUILDS: &[Build] = &[
     build("orders"),
     build("posts"),
     build("datasets"),
+    Build { workspace: "tests/guests", ..build("conformance") },
     Build { workspace: "tests/guests", ..build("hostile") },
     Build { workspace: "tests/guests", ..build("payouts") },
     Build {

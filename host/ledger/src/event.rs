@@ -214,6 +214,15 @@ pub enum Event {
         #[serde(with = "serde_bytes")]
         effect: [u8; 32],
     },
+    /// A client sent its own key along with a call that asked for this effect.
+    ClientKeyUsed {
+        #[serde(with = "serde_bytes")]
+        effect: [u8; 32],
+        /// Digest of tool, arguments and facts: a call of several effects uses one key for all of them.
+        #[serde(with = "serde_bytes")]
+        call: [u8; 32],
+        at: u64,
+    },
     /// Nobody will come back to what belongs to it: its effects may be pruned.
     ParentClosed {
         parent: String,
@@ -415,6 +424,7 @@ impl Event {
             | Event::PlanFrozen { at, .. }
             | Event::ClaimTaken { at, .. }
             | Event::ClaimReleased { at, .. }
+            | Event::ClientKeyUsed { at, .. }
             | Event::ParentClosed { at, .. }
             | Event::Approved { at, .. }
             | Event::Denied { at, .. }

@@ -40,11 +40,13 @@ pub enum StreamKind {
     Parent = 14,
     /// A call that goes on while its caller asks for it later; and whose there are.
     Task = 15,
+    /// What a client calls one of its calls, and the effects of that call.
+    ClientKey = 16,
 }
 
 impl StreamKind {
     /// Every kind, in the order of the codes.
-    pub const ALL: [StreamKind; 15] = [
+    pub const ALL: [StreamKind; 16] = [
         StreamKind::Ledger,
         StreamKind::Effect,
         StreamKind::Permit,
@@ -60,6 +62,7 @@ impl StreamKind {
         StreamKind::Receipt,
         StreamKind::Parent,
         StreamKind::Task,
+        StreamKind::ClientKey,
     ];
 
     /// The stored code.
@@ -148,6 +151,11 @@ impl StreamId {
     /// The stream of who has tasks.
     pub fn task_owners() -> StreamId {
         StreamId { kind: StreamKind::Task, id: [0; 32] }
+    }
+
+    /// The stream of a client's own idempotency key.
+    pub fn client_key(tenant: &str, key: &str) -> StreamId {
+        StreamId { kind: StreamKind::ClientKey, id: named(&[tenant, key]) }
     }
 
     /// The stream of a host incarnation.

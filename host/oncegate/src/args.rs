@@ -105,7 +105,7 @@ pub(crate) struct Call {
 
 #[derive(Debug, ClapArgs)]
 #[command(
-    after_help = "Over standard input and output until the client closes them. Files in a folder are served as they come and go.\n\nExamples:\n  oncegate serve refunds.wasm tools/ --context tenant=acme\n  oncegate serve tools/ --http 127.0.0.1:8080\n  oncegate serve tools/ --http 127.0.0.1:8080 --public-url https://tools.example/mcp \\\n      --authorization-server https://login.example --keys login-keys.json"
+    after_help = "Over standard input and output until the client closes them. Files in a folder are served as they come and go.\nThe policy is read again when its file has changed and then rested for 2 seconds; calls under way keep the one they\nbegan with. A file that is broken or cut off is not taken, which is said on stderr: write the whole file beside it\nand rename it.\n\nA client may send a key of its own for a call: `_meta` dev.oncegate/idempotency-key, or the header Idempotency-Key.\nIt makes no effect and hides none: a call that is another effect than the key was first used for is refused.\n\nExamples:\n  oncegate serve refunds.wasm tools/ --context tenant=acme\n  oncegate serve tools/ --http 127.0.0.1:8080\n  oncegate serve tools/ --http 127.0.0.1:8080 --public-url https://tools.example/mcp \\\n      --authorization-server https://login.example --keys login-keys.json"
 )]
 pub(crate) struct Serve {
     /// Components, and folders of them
@@ -117,6 +117,9 @@ pub(crate) struct Serve {
     /// Name tools `component.tool`
     #[arg(long)]
     pub(crate) prefix: bool,
+    /// Name tools with `_` for `-`, for clients that make identifiers of names
+    #[arg(long)]
+    pub(crate) underscores: bool,
     /// Serve streamable HTTP at http://ADDR/mcp, to those with a token of `oncegate token`
     #[arg(long, value_name = "ADDR")]
     pub(crate) http: Option<SocketAddr>,
@@ -126,6 +129,12 @@ pub(crate) struct Serve {
     /// With --http: a web page's origin that may call it, such as `https://app.example:443`
     #[arg(long, value_name = "ORIGIN")]
     pub(crate) origin: Vec<String>,
+    /// With --http: keep sessions for clients of 2025-11-25 and earlier that need one; others go without
+    #[arg(long)]
+    pub(crate) sessions: bool,
+    /// With --sessions: end a session in which nothing has happened for so long [default: 10m]
+    #[arg(long, value_name = "DURATION", value_parser = every, requires = "sessions")]
+    pub(crate) session_idle: Option<std::time::Duration>,
     /// With --http: the URL that clients know it by
     #[arg(long, value_name = "URL")]
     pub(crate) public_url: Option<String>,

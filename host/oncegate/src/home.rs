@@ -17,6 +17,7 @@ use crate::exit::usage;
 const POLICY_BYTES_MAX: u64 = 4 << 20;
 
 /// The data directory and the global options.
+#[derive(Clone)]
 pub(crate) struct Home {
     directory: PathBuf,
     global: Global,
@@ -59,12 +60,18 @@ impl Home {
 
     /// The policy; where the default file does not exist, the one that grants nothing.
     pub(crate) fn policy(&self) -> anyhow::Result<Policy> {
+        Ok(self.policy_and_text()?.0)
+    }
+
+    /// The same, and the text that it was read from.
+    pub(crate) fn policy_and_text(&self) -> anyhow::Result<(Policy, String)> {
         let file = self.policy_file();
         if self.global.policy.is_none() && !file.exists() {
-            return Ok(Policy::default());
+            return Ok((Policy::default(), String::new()));
         }
         refuse_if_others_can_write(&file)?;
-        Ok(Policy::parse(&file.display().to_string(), &self.policy_text()?)?)
+        let text = self.policy_text()?;
+        Ok((Policy::parse(&file.display().to_string(), &text)?, text))
     }
 
     /// The policy file's text.
@@ -90,7 +97,15 @@ impl Home {
 
     /// A sandbox over a ledger that is open already.
     pub(crate) fn sandbox_over(&self, ledger: Result<Arc<dyn Ledger>, String>) -> anyhow::Result<Sandbox> {
-        let policy = self.policy()?;
+        self.sandbox_under(self.policy()?, ledger)
+    }
+
+    /// The same under a policy that was read already.
+    pub(crate) fn sandbox_under(
+        &self,
+        policy: Policy,
+        ledger: Result<Arc<dyn Ledger>, String>,
+    ) -> anyhow::Result<Sandbox> {
         let clock = Arc::new(now_ms);
         Ok(Sandbox::new(Options { policy, ledger, cache: self.cache(), clock })?)
     }

@@ -2,6 +2,7 @@
 //!
 //! However a connection ends, the process stays until what was dispatched is stored.
 
+mod answers;
 mod caller;
 mod calling;
 mod catalog;
@@ -11,9 +12,12 @@ mod http;
 mod lines;
 mod logs;
 mod oauth;
+mod policy_file;
 mod server;
+mod sessions;
 mod status;
 mod stdio;
+mod strict;
 mod tasks;
 pub(crate) mod tokens;
 mod tools;
@@ -23,22 +27,25 @@ mod waiting;
 use std::sync::Arc;
 use std::time::Duration;
 
-use oncegate_sandbox::policy::Setter;
+use oncegate_sandbox::policy::{Policy, Setter};
 use oncegate_sandbox::{DRAIN_MAX, LOOKS_MAX, Rounds, Sandbox};
 
 use crate::args::Serve;
 use crate::commands::call;
 use crate::exit::{Exit, usage};
 use crate::home::Home;
-use catalog::Shelf;
+use catalog::{Naming, Shelf};
 use elicit::Elicitation;
 use facts::Facts;
+use policy_file::PolicyFile;
 use server::Shared;
 
-/// How often folders are looked at: a file is served when two looks see the same of it.
+/// How often folders and the policy are looked at: a component is served when two looks see the same of it.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// How often effects that stopped senders left open are looked for; each has its own growing pause.
 const SETTLE_EVERY: Duration = Duration::from_secs(2);
+/// How long a session may rest: longer than a person thinks, shorter than forgotten ones matter.
+const SESSION_IDLE: Duration = Duration::from_secs(600);
 /// Over and above `answer-within`, what an answer takes to be written.
 const ANSWER_SLACK: Duration = Duration::from_secs(1);
 
@@ -49,16 +56,15 @@ pub(crate) async fn run(home: &Home, args: Serve) -> anyhow::Result<Exit> {
         tracing::error!("effects are refused: {why}");
     }
     let elicitation = ledger.as_ref().ok().map(|ledger| Elicitation::new(Arc::clone(ledger), home.directory()));
-    let sandbox = home.sandbox_over(ledger)?;
-    check(&sandbox, &facts)?;
-    let (shelf, catalog) = Shelf::open(sandbox.clone(), &args.components, args.prefix)?;
+    let (policy_file, policy) = PolicyFile::open(home, facts.clone())?;
+    let sandbox = home.sandbox_under(policy, ledger)?;
+    let naming = Naming { prefix: args.prefix, underscores: args.underscores };
+    let (shelf, catalog) = Shelf::open(sandbox.clone(), &args.components, naming)?;
     if catalog.tools().is_empty() {
         tracing::warn!("there is no tool to serve yet");
     }
-    let shared = Arc::new(Shared::new(sandbox.clone(), catalog, facts, elicitation, args.task_after));
-    if shelf.has_folders() {
-        tokio::spawn(look(Arc::clone(&shared), shelf));
-    }
+    let shared = Arc::new(Shared::new(catalog, facts, elicitation, args.task_after));
+    tokio::spawn(look(Arc::clone(&shared), shelf, policy_file));
     tokio::spawn(end(Arc::clone(&shared)));
     let settling = tokio::spawn(settle(Arc::clone(&shared)));
     let dropping = Arc::clone(&shared);
@@ -79,10 +85,16 @@ pub(crate) async fn run(home: &Home, args: Serve) -> anyhow::Result<Exit> {
 }
 
 fn http_options(args: &Serve) -> anyhow::Result<Option<http::Options>> {
-    let only_http = !args.host.is_empty() || !args.origin.is_empty() || !args.authorization_server.is_empty();
+    let only_http = !args.host.is_empty()
+        || !args.origin.is_empty()
+        || !args.authorization_server.is_empty()
+        || args.sessions
+        || args.session_idle.is_some();
     let Some(address) = args.http else {
         if only_http || args.public_url.is_some() || args.keys.is_some() {
-            return Err(usage("--host, --origin, --public-url, --authorization-server and --keys are for --http"));
+            return Err(usage(
+                "--host, --origin, --public-url, --authorization-server, --keys and --sessions are for --http",
+            ));
         }
         return Ok(None);
     };
@@ -102,34 +114,44 @@ fn http_options(args: &Serve) -> anyhow::Result<Option<http::Options>> {
         origins: args.origin.clone(),
         resource: args.public_url.clone(),
         authorization_servers: args.authorization_server.clone(),
+        sessions: args.sessions.then(|| args.session_idle.unwrap_or(SESSION_IDLE)),
         issued,
     }))
 }
 
 /// The command line is a source like others: the policy says what it may give.
-fn check(sandbox: &Sandbox, facts: &Facts) -> anyhow::Result<()> {
-    match facts.keys().find(|fact| !sandbox.policy().context.may_set(fact, Setter::Serve)) {
+fn check(policy: &Policy, facts: &Facts) -> anyhow::Result<()> {
+    match facts.keys().find(|fact| !policy.context.may_set(fact, Setter::Serve)) {
         Some(fact) => Err(usage(format!("--context {fact}: the policy's [context] does not let `serve` give it"))),
         None => Ok(()),
     }
 }
 
-/// Serves what changes in folders.
-async fn look(shared: Arc<Shared>, mut shelf: Shelf) {
+/// Serves what changes in folders and in the policy.
+async fn look(shared: Arc<Shared>, mut shelf: Shelf, mut file: PolicyFile) {
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
         // Compiling takes a second or more.
         let looked = tokio::task::spawn_blocking(move || {
-            let catalog = shelf.look();
-            (shelf, catalog)
+            let taken = file.look();
+            let under = taken.as_ref().and_then(|taken| shelf.under(taken.policy.clone()).ok());
+            let other_tools = shelf.look();
+            (shelf, file, taken, under, other_tools)
         });
-        let Ok((back, catalog)) = looked.await else {
-            tracing::error!("the folders are not looked at any more");
+        let Ok((shelf_back, file_back, taken, under, other_tools)) = looked.await else {
+            tracing::error!("neither the folders nor the policy are looked at any more");
             return;
         };
-        shelf = back;
-        if let Some(catalog) = catalog {
-            shared.replace(catalog);
+        (shelf, file) = (shelf_back, file_back);
+        let tells = other_tools.is_some();
+        let Some(catalog) = other_tools.or(under) else { continue };
+        let same = catalog.shows_the_same_as(&shared.catalog());
+        shared.replace(catalog);
+        if let Some(taken) = taken {
+            tracing::warn!("{}", taken.words);
+        }
+        if tells || !same {
+            shared.tell_of_change();
         }
     }
 }
@@ -139,7 +161,7 @@ async fn settle(shared: Arc<Shared>) {
     let mut rounds = Rounds::default();
     loop {
         tokio::time::sleep(SETTLE_EVERY).await;
-        match shared.sandbox.settle_open(&mut rounds, LOOKS_MAX).await {
+        match shared.sandbox().settle_open(&mut rounds, LOOKS_MAX).await {
             Ok(looked) if looked.is_empty() => {}
             Ok(looked) => {
                 let open = looked.iter().filter(|one| one.is_open()).count();
@@ -156,8 +178,8 @@ async fn end(shared: Arc<Shared>) {
         () = shared.closing.cancelled() => {}
         () = call::stopped() => shared.closing.cancel(),
     }
-    shared.sandbox.close();
-    let patience = shared.sandbox.policy().limits.answer_within + ANSWER_SLACK;
+    shared.sandbox().close();
+    let patience = shared.sandbox().policy().limits.answer_within + ANSWER_SLACK;
     tokio::select! {
         () = tokio::time::sleep(patience) => {}
         // Told twice.

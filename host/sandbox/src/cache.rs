@@ -71,6 +71,12 @@ impl Cache {
         version
     }
 
+    /// A code over bytes that only this folder's owner can make, of its own kind for each purpose.
+    pub(crate) fn code_for(&self, purpose: &str, bytes: &[u8]) -> [u8; CODE_BYTES] {
+        let key = self.code(purpose.as_bytes());
+        mac_under(&key, bytes).finalize().into_bytes().into()
+    }
+
     /// The compiled component, from the cache or compiled now and kept.
     ///
     /// # Errors
@@ -107,17 +113,21 @@ impl Cache {
     }
 
     fn mac(&self, bytes: &[u8]) -> Hmac<Sha256> {
-        let mut block = hmac::digest::Key::<Hmac<Sha256>>::default();
-        // HMAC pads a key shorter than its block with zeros (RFC 2104, section 2).
-        block[..CODE_BYTES].copy_from_slice(&self.key);
-        let mut mac = <Hmac<Sha256> as KeyInit>::new(&block);
-        mac.update(bytes);
-        mac
+        mac_under(&self.key, bytes)
     }
 
     fn code(&self, bytes: &[u8]) -> [u8; CODE_BYTES] {
         self.mac(bytes).finalize().into_bytes().into()
     }
+}
+
+fn mac_under(key: &[u8; CODE_BYTES], bytes: &[u8]) -> Hmac<Sha256> {
+    let mut block = hmac::digest::Key::<Hmac<Sha256>>::default();
+    // HMAC pads a key shorter than its block with zeros (RFC 2104, section 2).
+    block[..CODE_BYTES].copy_from_slice(key);
+    let mut mac = <Hmac<Sha256> as KeyInit>::new(&block);
+    mac.update(bytes);
+    mac
 }
 
 #[allow(

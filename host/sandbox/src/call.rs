@@ -1,10 +1,11 @@
 //! One call of one tool: what it may use, what it looked up and what it asked for.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use oncegate_contract::{Contract, EffectClass, Fetched, FieldError, Operation, Sources, Value};
 
+use crate::client_key::Used;
 use crate::host::Host;
 use crate::limits::{LOOKUP_BYTES_MAX, Limits};
 use crate::load::Loaded;
@@ -28,6 +29,7 @@ pub(crate) struct Call {
     pub(crate) context: BTreeMap<String, String>,
     pub(crate) limits: Limits,
     pub(crate) plan: PlanSource,
+    client_key: OnceLock<Used>,
     progress: Mutex<Progress>,
 }
 
@@ -89,7 +91,8 @@ impl Call {
         limits: Limits,
         plan: PlanSource,
     ) -> Arc<Self> {
-        Arc::new(Self { host, component, tool, arguments, context, limits, plan, progress: Mutex::default() })
+        let (client_key, progress) = (OnceLock::new(), Mutex::default());
+        Arc::new(Self { host, component, tool, arguments, context, limits, plan, client_key, progress })
     }
 
     pub(crate) fn contract(&self) -> &Contract {
@@ -99,6 +102,16 @@ impl Call {
     /// The tenant's name; an empty one where nobody named any.
     pub(crate) fn tenant(&self) -> &str {
         self.context.get("tenant").map_or("", String::as_str)
+    }
+
+    /// Says which key its client sent along; the first word counts.
+    pub(crate) fn set_client_key(&self, used: Used) {
+        let _ = self.client_key.set(used);
+    }
+
+    /// The client's own key for this call, if it sent one.
+    pub(crate) fn client_key(&self) -> Option<&Used> {
+        self.client_key.get()
     }
 
     /// True when this tool's contract gives it an operation that causes effects.

@@ -150,6 +150,7 @@ fn effect_error(stop: Stop) -> EffectError {
         Stop::Limit(name) => EffectError::Limit(name),
         Stop::NotPermitted(text) => EffectError::NotPermitted(text),
         Stop::KeyReused(fields) => EffectError::KeyReused(fields),
+        Stop::ClientKeyReused => EffectError::KeyReused(vec!["idempotency-key".to_owned()]),
         Stop::InProgress => EffectError::InProgress,
         Stop::Unsettled(_) => EffectError::Unknown,
         Stop::AwaitingApproval | Stop::ApprovalDoesNotCount => EffectError::AwaitingApproval,

@@ -58,18 +58,24 @@ pub struct Book {
     pub me: hosts::Host,
 }
 
-/// The shared parts.
+/// What calls run under: one policy, and the parts that hosts of all policies share.
+#[derive(Clone)]
 pub(crate) struct Host {
-    pub(crate) runtime: Runtime,
-    pub(crate) cache: Cache,
-    pub(crate) policy: Policy,
+    pub(crate) runtime: Arc<Runtime>,
+    pub(crate) cache: Arc<Cache>,
+    pub(crate) policy: Arc<Policy>,
     /// The ledger, or why there is none; reads go on without.
-    pub(crate) book: Result<Book, String>,
+    pub(crate) book: Result<Arc<Book>, String>,
     pub(crate) now: Clock,
     /// Tasks that must end before the process does: attempts and what confirms them.
     pub(crate) tasks: TaskTracker,
     /// The highest stamp in the ledger.
-    pub(crate) stamps: Stamps,
+    pub(crate) stamps: Arc<Stamps>,
+    known: Arc<Known>,
+}
+
+/// What this process has seen or does, whichever policy its calls began under.
+struct Known {
     closed: AtomicBool,
     running: Mutex<HashSet<[u8; 16]>>,
     stops_seen: Mutex<LruCache<[u8; 16], Instant>>,
@@ -85,14 +91,7 @@ pub(crate) struct Host {
 
 impl Host {
     pub(crate) fn new(runtime: Runtime, cache: Cache, policy: Policy, book: Result<Book, String>, now: Clock) -> Self {
-        Self {
-            runtime,
-            cache,
-            policy,
-            book,
-            now,
-            tasks: TaskTracker::new(),
-            stamps: Stamps::default(),
+        let known = Known {
             closed: AtomicBool::new(false),
             running: Mutex::default(),
             stops_seen: remembering(SEEN_MAX),
@@ -103,26 +102,41 @@ impl Host {
             frozen: remembering(ACCOUNTS_MAX),
             contracts: remembering(CONTRACTS_KEPT_MAX),
             plans: remembering(PLANS_KEPT_MAX),
+        };
+        Self {
+            runtime: Arc::new(runtime),
+            cache: Arc::new(cache),
+            policy: Arc::new(policy),
+            book: book.map(Arc::new),
+            now,
+            tasks: TaskTracker::new(),
+            stamps: Arc::default(),
+            known: Arc::new(known),
         }
+    }
+
+    /// The same under another policy.
+    pub(crate) fn under(&self, policy: Policy) -> Self {
+        Self { policy: Arc::new(policy), ..self.clone() }
     }
 
     /// Ends dispatching for all calls.
     pub(crate) fn close(&self) {
-        self.closed.store(true, Ordering::Relaxed);
+        self.known.closed.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Relaxed)
+        self.known.closed.load(Ordering::Relaxed)
     }
 
     /// The ledger, or the refusal that says why not.
     pub(crate) fn book(&self) -> Result<&Book, Stop> {
-        self.book.as_ref().map_err(|why| Stop::LedgerUnavailable(why.clone()))
+        self.book.as_deref().map_err(|why| Stop::LedgerUnavailable(why.clone()))
     }
 
     /// Marks an attempt of this process as running for as long as the mark lives.
     pub(crate) fn mark_running(self: &Arc<Self>, attempt: [u8; 16]) -> Running {
-        lock(&self.running).insert(attempt);
+        lock(&self.known.running).insert(attempt);
         Running { host: Arc::clone(self), attempt }
     }
 
@@ -133,7 +147,7 @@ impl Host {
 
     pub(crate) fn sender_of(&self, book: &Book, attempt: &Attempt) -> Sender {
         if attempt.host == book.me.id() {
-            let running = lock(&self.running).contains(&attempt.id);
+            let running = lock(&self.known.running).contains(&attempt.id);
             return if running { Sender::Running } else { self.saw_stop(attempt.id) };
         }
         match book.hosts.stopped(attempt.host) {
@@ -155,7 +169,7 @@ impl Host {
             }
             match book.effects.ledger.read(StreamId::host(host)).await {
                 Ok(records) if records.iter().any(|record| matches!(record.event, Event::HostFenced { .. })) => {
-                    lock(&self.fenced).put(host, ());
+                    lock(&self.known.fenced).put(host, ());
                 }
                 Ok(_) => {}
                 Err(error) => tracing::warn!(%error, "whether a host was fenced cannot be read"),
@@ -164,11 +178,11 @@ impl Host {
     }
 
     fn is_fenced(&self, host: [u8; 16]) -> bool {
-        lock(&self.fenced).get(&host).is_some()
+        lock(&self.known.fenced).get(&host).is_some()
     }
 
     fn saw_stop(&self, attempt: [u8; 16]) -> Sender {
-        lock(&self.stops_seen).get_or_insert(attempt, Instant::now);
+        lock(&self.known.stops_seen).get_or_insert(attempt, Instant::now);
         Sender::Stopped
     }
 
@@ -176,36 +190,36 @@ impl Host {
     /// attempts had stopped; none when it has not seen that.
     pub(crate) fn stopped_for(&self, book: &Book, effect: &Effect) -> Option<Duration> {
         let all = effect.attempts.iter().all(|attempt| self.sender_of(book, attempt) == Sender::Stopped);
-        let mut seen = lock(&self.stops_seen);
+        let mut seen = lock(&self.known.stops_seen);
         let since = effect.attempts.iter().map(|attempt| seen.get(&attempt.id).map(Instant::elapsed));
         if all { since.min().flatten() } else { None }
     }
 
     /// How long ago this process, on its own monotonic clock, first saw that the effect was undone.
     pub(crate) fn undone_for(&self, effect: [u8; 32]) -> Duration {
-        lock(&self.undone_seen).get_or_insert(effect, Instant::now).elapsed()
+        lock(&self.known.undone_seen).get_or_insert(effect, Instant::now).elapsed()
     }
 
     /// What a provider said of an account, if this process has asked.
     pub(crate) fn account(&self, asked: &[u8; 32]) -> Option<String> {
-        lock(&self.accounts).get(asked).cloned()
+        lock(&self.known.accounts).get(asked).cloned()
     }
 
     pub(crate) fn keep_account(&self, asked: [u8; 32], told: &str) {
-        lock(&self.accounts).put(asked, told.to_owned());
+        lock(&self.known.accounts).put(asked, told.to_owned());
     }
 
     /// Notes a provider's `Date`. The latest counts, and only against permissions: a wrong one can end
     /// a dedupe window early and never lengthen one.
     pub(crate) fn saw_date(&self, answer: &Answer) {
         if let Some(date) = http::date(answer) {
-            self.provider_clock.fetch_max(date, Ordering::Relaxed);
+            self.known.provider_clock.fetch_max(date, Ordering::Relaxed);
         }
     }
 
     /// Notes a key that is frozen; raises the alarm with every one beyond many at one account.
     pub(crate) fn saw_frozen(&self, key: [u8; 32], account: &str) {
-        let mut frozen = lock(&self.frozen);
+        let mut frozen = lock(&self.known.frozen);
         let keys = frozen.get_or_insert_mut(account.to_owned(), HashSet::new);
         if keys.len() < FROZEN_COUNTED_MAX && keys.insert(key) && keys.len() >= FROZEN_MANY {
             let count = keys.len();
@@ -220,7 +234,7 @@ impl Host {
     /// The latest time that any clock of this process, or a provider's `Date`, has shown, and what clocks
     /// may differ by.
     pub(crate) fn latest_clock(&self) -> u64 {
-        (self.now)().max(self.provider_clock.load(Ordering::Relaxed)).saturating_add(CLOCK_ERROR_MS)
+        (self.now)().max(self.known.provider_clock.load(Ordering::Relaxed)).saturating_add(CLOCK_ERROR_MS)
     }
 
     /// The secret that a row was sent with, if it is still the one that can be read.
@@ -234,7 +248,7 @@ impl Host {
 
     /// A contract that rows were dispatched under, from the ledger.
     pub(crate) async fn contract(&self, book: &Book, digest: [u8; 32]) -> Result<Arc<Contract>, AttemptError> {
-        if let Some(known) = lock(&self.contracts).get(&digest) {
+        if let Some(known) = lock(&self.known.contracts).get(&digest) {
             return Ok(Arc::clone(known));
         }
         let unreadable = |why: String| AttemptError::Unreadable { what: "a contract", why };
@@ -248,7 +262,7 @@ impl Host {
         let contract =
             Contract::parse("the ledger's contract", &text).map_err(|errors| unreadable(errors.to_string()))?;
         let contract = Arc::new(contract);
-        lock(&self.contracts).put(digest, Arc::clone(&contract));
+        lock(&self.known.contracts).put(digest, Arc::clone(&contract));
         Ok(contract)
     }
 
@@ -262,14 +276,14 @@ impl Host {
 
     /// A frozen plan. It is read once: it never changes, which the commits that rest on it check.
     async fn plan(&self, id: &str) -> Result<Arc<Plan>, Stop> {
-        if let Some(known) = lock(&self.plans).get(id) {
+        if let Some(known) = lock(&self.known.plans).get(id) {
             return Ok(Arc::clone(known));
         }
         let read = Plan::read(&*self.book()?.effects.ledger, id).await;
         let read = read.map_err(|error| Stop::LedgerUnavailable(error.to_string()))?;
         let plan = read.ok_or_else(|| Stop::PlanMismatch("There is no such plan; nothing was sent.".to_owned()))?;
         let plan = Arc::new(plan);
-        lock(&self.plans).put(id.to_owned(), Arc::clone(&plan));
+        lock(&self.known.plans).put(id.to_owned(), Arc::clone(&plan));
         Ok(plan)
     }
 
@@ -299,7 +313,7 @@ pub(crate) struct Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        lock(&self.host.running).remove(&self.attempt);
+        lock(&self.host.known.running).remove(&self.attempt);
     }
 }
 

@@ -9,6 +9,7 @@
 mod attempt;
 pub mod cache;
 mod call;
+mod client_key;
 mod credential;
 mod effect;
 pub mod egress;
@@ -30,12 +31,16 @@ mod settle;
 mod stamps;
 pub mod status;
 mod stop;
+mod stored_answer;
 mod wasi;
 
+pub use client_key::{CLIENT_KEY_CHARS_MAX, ClientKey};
 pub use credential::{CredentialError, probe_credential};
 pub use load::{ComponentError, Loaded, load, read};
 pub use running::{Ready, Running};
 pub use sandbox::{CONTEXT_NAMES, CallRequest, DRAIN_MAX, Options, Sandbox, SandboxError, rfc3339, view};
+
+pub use stored_answer::{NoAnswer, StoredAnswer};
 
 pub use settle::{LOOKS_MAX, Looked, Rounds};
 

@@ -8,6 +8,10 @@ use serde_json::{Map, Value, json};
 /// Seconds after which a caller that has to wait should ask again.
 const RETRY_AFTER_SECONDS: u32 = 5;
 
+/// Added where a result is left out: what happened is told all the same.
+const LEFT_OUT: &str = " The tool's result is larger than is passed on here, so the host left it out; an operator finds \
+                        the provider's whole answer with `oncegate ledger show`.";
+
 /// The status word of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -130,8 +134,24 @@ pub struct Outcome {
     /// Seconds to wait, with `wait`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<u32>,
+    /// The tool's result is larger than is passed on, and was left out.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub truncated_by_host: bool,
     /// One sentence, host-written.
     pub message: String,
+    /// The providers' whole answers, where a result was left out and the caller may read them. Not part of
+    /// the object: each protocol has its own way to name them.
+    #[serde(skip)]
+    pub answers: Vec<AnswerLink>,
+}
+
+/// Names a provider's stored answer to a caller.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AnswerLink {
+    /// Sealed for one tenant: says nothing of the effect and cannot be guessed.
+    pub id: String,
+    /// The effect, as its caller knows it.
+    pub label: String,
 }
 
 impl Outcome {
@@ -154,7 +174,9 @@ impl Outcome {
             effects: Vec::new(),
             next_action: NextAction::None,
             retry_after: None,
+            truncated_by_host: false,
             message: message.into(),
+            answers: Vec::new(),
         }
     }
 }
@@ -170,6 +192,11 @@ pub enum Ended {
     Trapped(String),
     /// It exceeded the named limit.
     Limit(String),
+    /// It returned more than is passed on.
+    TooLarge {
+        /// What it returned was its own error.
+        error: bool,
+    },
     /// It still runs.
     Running,
 }
@@ -232,6 +259,16 @@ impl Default for Seen {
 /// effect is done is `done` even if the guest then fails.
 #[must_use]
 pub fn outcome(ended: Ended, seen: &[Seen], effects_declared: u32) -> Outcome {
+    let too_large = matches!(ended, Ended::TooLarge { .. });
+    let mut outcome = told(ended, seen, effects_declared);
+    if too_large && outcome.status != Status::Refused {
+        outcome.truncated_by_host = true;
+        outcome.message.push_str(LEFT_OUT);
+    }
+    outcome
+}
+
+fn told(ended: Ended, seen: &[Seen], effects_declared: u32) -> Outcome {
     let mut outcome = Outcome {
         status: Status::Done,
         detail: None,
@@ -242,7 +279,9 @@ pub fn outcome(ended: Ended, seen: &[Seen], effects_declared: u32) -> Outcome {
         effects: seen.iter().filter_map(|one| one.view.clone()).collect(),
         next_action: NextAction::None,
         retry_after: None,
+        truncated_by_host: false,
         message: String::new(),
+        answers: Vec::new(),
     };
     // What may have happened comes before what was refused beside it: an agent that hears "refused"
     // looks for another way.
@@ -256,7 +295,7 @@ pub fn outcome(ended: Ended, seen: &[Seen], effects_declared: u32) -> Outcome {
     if ended == Ended::Running {
         return pend(outcome, Detail::InProgress, seen);
     }
-    let returned = matches!(ended, Ended::Returned(_));
+    let returned = matches!(ended, Ended::Returned(_) | Ended::TooLarge { error: false });
     if seen.is_empty() {
         return without_effects(outcome, ended, effects_declared);
     }
@@ -302,7 +341,7 @@ fn result(ended: &Ended) -> Value {
     match ended {
         Ended::Returned(value) => value.clone(),
         Ended::Failed(error) => json!({ "error": error }),
-        Ended::Trapped(_) | Ended::Limit(_) | Ended::Running => Value::Null,
+        Ended::Trapped(_) | Ended::Limit(_) | Ended::TooLarge { .. } | Ended::Running => Value::Null,
     }
 }
 
@@ -401,6 +440,7 @@ fn without_effects(outcome: Outcome, ended: Ended, effects_declared: u32) -> Out
         Ended::Returned(_) | Ended::Running => return Outcome { message: "Done.".to_owned(), ..outcome },
         Ended::Failed(_) => (Code::ToolFailed, "The tool returned an error; it asked for no effect.".to_owned()),
         Ended::Trapped(text) => (Code::ToolFailed, format!("The tool stopped without a result: {text}.")),
+        Ended::TooLarge { .. } => (Code::ToolLimit, "The tool exceeded the limit result.".to_owned()),
         Ended::Limit(name) => (Code::ToolLimit, format!("The tool exceeded the limit {name}.")),
     };
     refuse(outcome, code, Some(message))
@@ -494,6 +534,10 @@ mod tests {
             (err(), vec![BEFORE], 1, (Status::AlreadyDone, None, None)),
             (trap(), vec![NOW], 1, (Status::Done, None, None)),
             (trap(), vec![NOW], 2, (Status::Pending, Some(Detail::Incomplete), None)),
+            (Ended::TooLarge { error: false }, vec![NOW, BEFORE], 2, (Status::Done, None, None)),
+            (Ended::TooLarge { error: true }, vec![BEFORE], 1, (Status::AlreadyDone, None, None)),
+            (Ended::TooLarge { error: false }, vec![UNKNOWN], 1, (Status::Pending, Some(Detail::Unknown), None)),
+            (Ended::TooLarge { error: false }, vec![], 0, (Status::Refused, None, Some(Code::ToolLimit))),
             (trap(), vec![], 1, (Status::Refused, None, Some(Code::ToolFailed))),
             (err(), vec![], 1, (Status::Refused, None, Some(Code::ToolFailed))),
             (Ended::Limit("wall-time".to_owned()), vec![], 1, (Status::Refused, None, Some(Code::ToolLimit))),

@@ -7,6 +7,7 @@ mod account;
 mod approval;
 mod bindings;
 mod claim;
+mod client_key;
 pub(crate) mod completing;
 mod ensure;
 mod former;
@@ -180,6 +181,7 @@ impl Wanted<'_> {
             }
             other => other,
         };
+        self.check_client_key().await?;
         self.call.count_effect(&self.key.0)?;
         self.call.note(asked.clone());
         asked.before.get_or_insert(row.as_ref().is_some_and(|row| row.heard_state() == StateTag::Done));
@@ -187,6 +189,10 @@ impl Wanted<'_> {
         let Some(row) = row else { return self.dispatch(None, asked, &mut looks).await };
         asked.reworded =
             row.generated().is_some_and(|first| first != oncegate_contract::generated_digest(&self.resolved));
+        let dispatches = matches!(answer, Answer::Dispatch { .. } | Answer::AwaitingApproval);
+        if !dispatches && !self.note_client_key().await? {
+            return Ok(Step::Raced);
+        }
         match answer {
             // What waits may have to be amended; a row that only waits goes no further than its gate.
             Answer::Dispatch { .. } | Answer::AwaitingApproval => self.dispatch(Some(&row), asked, &mut looks).await,
@@ -327,6 +333,9 @@ impl Wanted<'_> {
         };
         if passage.asks {
             asked.reworded = false;
+            if !self.note_client_key().await? {
+                return Ok(Step::Raced);
+            }
             return self.ask(&grant, row, passage.ties).await;
         }
         // What was approved goes as it was worded then; everything else goes as this call words it.

@@ -17,7 +17,7 @@ use std::fmt;
 
 use oncegate_contract::Pointer;
 
-pub use decide::{Denied, Grant, account, admit, decide, tenant};
+pub use decide::{Denied, Grant, account, admit, decide, may_read_answers, tenant};
 pub use elicited::{Door, ELICITED, is_elicited};
 pub use gates::{Above, ApprovalRule, Exclusive, ExclusiveRule, Requires};
 pub use units::digest_of;
@@ -33,7 +33,7 @@ const REPLAY_WINDOW: std::time::Duration = std::time::Duration::from_secs(90 * 8
 pub const CONTEXT_FACTS: [&str; 7] = ["tenant", "trigger", "run", "sequence", "plan", "permit", "parent"];
 
 /// A parsed policy. [`Policy::default`] grants nothing.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Policy {
     /// Which components may do what for whom.
     pub components: Vec<ComponentRule>,
@@ -68,7 +68,7 @@ impl Default for Retention {
 }
 
 /// One `[[component]]` entry.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ComponentRule {
     /// Its line in the file.
     pub line: usize,
@@ -80,10 +80,12 @@ pub struct ComponentRule {
     pub grant: Vec<String>,
     /// What their effects have to name before they are sent.
     pub requires: Requires,
+    /// Whether callers of these tenants may read the providers' whole stored answers.
+    pub read_answers: bool,
 }
 
 /// One `[endpoint.NAME]` table.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EndpointRule {
     /// The URL that is used instead of the contract's.
     pub url: Option<String>,
@@ -108,7 +110,7 @@ pub struct AccountIs {
 }
 
 /// One `[credential.NAME]` table.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CredentialRule {
     /// Where the secret is.
     pub source: CredentialSource,
@@ -193,7 +195,7 @@ pub enum Setter {
 }
 
 /// Who may set which fact. A fact that the policy does not name may be set by `serve` only.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ContextRules {
     named: BTreeMap<String, Vec<Setter>>,
 }
@@ -290,6 +292,18 @@ impl Policy {
                 )
             })
             .collect()
+    }
+
+    /// Whether this is the other policy without the last of its entries for components, and otherwise the
+    /// same: it lets nothing happen that the other does not, and asks for no less.
+    #[must_use]
+    pub fn only_grants_less_than(&self, other: &Self) -> bool {
+        let left = self.components.len();
+        let (kept, gone) = other.components.split_at(left.min(other.components.len()));
+        let rest = |policy: &Self| Self { components: Vec::new(), ..policy.clone() };
+        kept == self.components
+            && gone.iter().all(|rule| rule.requires == Requires::default())
+            && rest(self) == rest(other)
     }
 
     /// A gate with a misspelt operation is no gate.

@@ -21,6 +21,36 @@ pub(crate) async fn answer(
 ) -> Result<Answer, AttemptError> {
     let whole = |body| Answer { status: 200, headers: Vec::new(), body, complete: true };
     let nothing = || b"{}".to_vec();
+    match first_answer(host, book, key, row, operation).await? {
+        First::Given(answer) => return Ok(answer),
+        First::Withheld { status } => return Ok(Answer { status, ..whole(nothing()) }),
+        First::None => {}
+    }
+    let found = found_object(book, key, row, operation).await?;
+    Ok(whole(found.or_else(|| receipt_alone(row, operation)).unwrap_or_else(nothing)))
+}
+
+/// What the provider itself answered.
+pub(crate) enum First {
+    /// Without the credential, where it gave that away.
+    Given(Answer),
+    /// It gives its credential away, and that cannot be taken out any more.
+    Withheld {
+        /// Its HTTP status.
+        status: u16,
+    },
+    /// The row rests on something else, or retention dropped it.
+    None,
+}
+
+/// The answer that decided the row.
+pub(crate) async fn first_answer(
+    host: &Host,
+    book: &Book,
+    key: [u8; 32],
+    row: &Effect,
+    operation: &Operation,
+) -> Result<First, AttemptError> {
     if let Some(attempt) = row.attempts.iter().rev().find(|attempt| decided(row, attempt)) {
         let raw = book.effects.raw_answer(key, attempt.id).await.map_err(EffectsError::from)?;
         let answered = answered(book, key, attempt.id).await?;
@@ -29,14 +59,13 @@ pub(crate) async fn answer(
             if answered.is_some_and(|answered| answered.echoes) {
                 match host.secret_of(row.dispatch.as_deref()).await {
                     Some(secret) => secret.scrub(&mut answer),
-                    None => return Ok(Answer { status: answer.status, ..whole(nothing()) }),
+                    None => return Ok(First::Withheld { status: answer.status }),
                 }
             }
-            return Ok(answer);
+            return Ok(First::Given(answer));
         }
     }
-    let found = found_object(book, key, row, operation).await?;
-    Ok(whole(found.or_else(|| receipt_alone(row, operation)).unwrap_or_else(nothing)))
+    Ok(First::None)
 }
 
 /// What is left of the provider's answer where retention or a person's word is all there is: the receipt,

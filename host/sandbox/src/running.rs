@@ -4,11 +4,13 @@
 
 use std::sync::Arc;
 
+use oncegate_ledger::StreamId;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use wasmtime::component::Val;
 
 use crate::call::Call;
+use crate::client_key::{ClientKey, Used};
 use crate::convert;
 use crate::describe::ToolDescription;
 use crate::guest::{self, Run};
@@ -30,13 +32,34 @@ impl Ready {
         Self { sandbox, call, arguments }
     }
 
-    /// The same for two requests that differ in nothing: component, tool, arguments, context.
+    /// The same for two requests that differ in nothing: component, tool, arguments, context, client's key.
     #[must_use]
     pub fn identity(&self) -> [u8; 32] {
         let arguments = self.call.arguments.to_string();
         let component = &self.call.component.description.digest;
         let mut parts: Vec<&[u8]> = vec![component, self.call.tool.as_bytes(), arguments.as_bytes()];
         for (name, value) in &self.call.context {
+            parts.extend([name.as_bytes(), value.as_bytes()]);
+        }
+        parts.extend(self.call.client_key().map(|used| &used.stream.id[..]));
+        digest(&parts)
+    }
+
+    /// The client sent its own key along with the call: it is refused where that was used for something
+    /// else before.
+    #[must_use]
+    pub fn with_client_key(self, key: &ClientKey) -> Self {
+        let stream = StreamId::client_key(self.call.tenant(), key.text());
+        self.call.set_client_key(Used { stream, call: self.request() });
+        self
+    }
+
+    /// Tool, arguments and facts; which permit covers it, and which build of the tool runs, is no part of it.
+    fn request(&self) -> [u8; 32] {
+        let arguments = self.call.arguments.to_string();
+        let owner = &self.call.contract().component.name;
+        let mut parts: Vec<&[u8]> = vec![owner.as_bytes(), self.call.tool.as_bytes(), arguments.as_bytes()];
+        for (name, value) in self.call.context.iter().filter(|(name, _)| *name != "permit") {
             parts.extend([name.as_bytes(), value.as_bytes()]);
         }
         digest(&parts)
@@ -166,10 +189,11 @@ async fn run_until(call: Arc<Call>, arguments: Vec<Val>, log: Log, stop: Cancell
 fn returned(values: &[Val], description: &ToolDescription, max: usize) -> Ended {
     let fits = |value: &serde_json::Value| value.to_string().len() <= max;
     match convert::result_to_json(values, description) {
-        Err(error) if error.too_large => Ended::Limit("result".to_owned()),
+        Err(error) if error.too_large => Ended::TooLarge { error: false },
         Err(error) => Ended::Trapped(error.to_string()),
         Ok(convert::ToolResult::Ok(value)) if fits(&value) => Ended::Returned(value),
         Ok(convert::ToolResult::Err(value)) if fits(&value) => Ended::Failed(value),
-        Ok(_) => Ended::Limit("result".to_owned()),
+        Ok(convert::ToolResult::Ok(_)) => Ended::TooLarge { error: false },
+        Ok(convert::ToolResult::Err(_)) => Ended::TooLarge { error: true },
     }
 }

@@ -113,6 +113,13 @@ impl Sandbox {
         Ok(Self { host: Arc::new(Host::new(runtime, cache, options.policy, book, options.clock)) })
     }
 
+    /// The same engine, ledger and calls under way, for calls under another policy. Those that have begun
+    /// keep theirs.
+    #[must_use]
+    pub fn under(&self, policy: Policy) -> Self {
+        Self { host: Arc::new(self.host.under(policy)) }
+    }
+
     /// Loads a component from a file.
     ///
     /// # Errors
@@ -230,6 +237,14 @@ impl Sandbox {
     }
 
     pub(crate) async fn outcome(&self, call: &Arc<Call>, ended: Ended) -> Outcome {
+        let mut outcome = self.told(call, ended).await;
+        if outcome.truncated_by_host {
+            outcome.answers = self.answers_of(call).await;
+        }
+        outcome
+    }
+
+    async fn told(&self, call: &Arc<Call>, ended: Ended) -> Outcome {
         let asked = call.asked();
         let Ok(book) = self.host.book() else {
             let seen = without_ledger(call, &asked, &ended);
@@ -375,7 +390,8 @@ fn without_ledger(call: &Call, asked: &[Asked], ended: &Ended) -> Vec<Seen> {
 
 /// A lookup that was refused explains why a guest failed; one that did not fail explains nothing.
 fn refused_lookup(call: &Call, ended: &Ended) -> Vec<Seen> {
-    let stop = call.lookup_stop().filter(|_| !matches!(ended, Ended::Returned(_) | Ended::Running));
+    let stop =
+        call.lookup_stop().filter(|_| !matches!(ended, Ended::Returned(_) | Ended::TooLarge { .. } | Ended::Running));
     let code = stop.as_ref().and_then(Stop::code);
     code.map(|code| refused(code, stop.map(|stop| stop.to_string()))).into_iter().collect()
 }

@@ -20,6 +20,12 @@ pub(crate) enum Stop {
     /// The same identity with other values in these fields.
     #[error("The same effect was asked for before with other values of {}; nothing was sent.", .0.join(", "))]
     KeyReused(Vec<String>),
+    /// The client's own key was used for something else.
+    #[error(
+        "The client's idempotency key was first used for another effect than this; nothing was sent. Client and tool \
+         disagree about which call this is."
+    )]
+    ClientKeyReused,
     /// Another call performs it.
     #[error("It is being performed.")]
     InProgress,
@@ -75,7 +81,7 @@ impl Stop {
             Self::InvalidField(_) => Code::InvalidArguments,
             Self::ContextMissing(_) => Code::ContextMissing,
             Self::Limit(_) => Code::ToolLimit,
-            Self::KeyReused(_) => Code::IdempotencyKeyReused,
+            Self::KeyReused(_) | Self::ClientKeyReused => Code::IdempotencyKeyReused,
             Self::Revoked => Code::Revoked,
             Self::RecipeChanged => Code::RecipeChanged,
             Self::SequenceGap(_) => Code::SequenceGap,

@@ -17,7 +17,7 @@ fn names(client: &mut Stdio) -> Vec<String> {
 }
 
 /// Waits until the client has been told that tools have changed.
-fn told_of_change(client: &mut Stdio) {
+pub(super) fn told_of_change(client: &mut Stdio) {
     let started = Instant::now();
     loop {
         let changed = |message: &serde_json::Value| message["method"] == "notifications/tools/list_changed";

@@ -2,10 +2,11 @@
 
 use oncegate_tests::harness::{Harness, Options};
 use oncegate_tests::mcp::ANSWER_WITHIN;
+use oncegate_tests::provider::mode::Mode;
 use serde_json::json;
 
-use super::{TOOL, receipt, refunds, start};
-use crate::agent::refund;
+use super::{TOOL, peak_kb, receipt, refunds, start};
+use crate::agent::{refund, with_limits};
 
 #[test]
 fn what_is_no_message_is_answered_with_an_error() {
@@ -35,6 +36,53 @@ fn what_is_no_message_is_answered_with_an_error() {
     assert_eq!(refunds(&harness), 1);
 }
 
+/// Lines that look like a refund of R-1, and the error that each is told.
+fn almost_calls() -> Vec<(Vec<u8>, i64)> {
+    let params = json!({ "name": TOOL, "arguments": refund("R-1", "broken") });
+    let call = json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params }).to_string();
+    let many = format!(
+        "{{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"ping\",\"params\":[{{}}{}]}}",
+        ",{\"a\":0}".repeat(900_000)
+    );
+    vec![
+        (call.replace("broken", "\\ud800").into_bytes(), -32700),
+        ([call.replace("broken\"}}}", "").as_bytes(), b"\xff\"}}}"].concat(), -32700),
+        (call.replace("\"R-1\"", "\"R-1\",\"return_id\":\"R-2\"").into_bytes(), -32700),
+        (call.replace("\"id\":7", "\"id\":7,\"id\":8").into_bytes(), -32700),
+        (many.into_bytes(), -32700),
+        (format!("{call}{call}").into_bytes(), -32700),
+        (format!("[{call},{call}]").into_bytes(), -32600),
+        (call.replace("\"id\":7", "\"id\":null").into_bytes(), -32600),
+        (call.replace("\"id\":7", "\"id\":1.5").into_bytes(), -32600),
+        (call.replace("\"id\":7", "\"id\":[7]").into_bytes(), -32600),
+        (vec![b'y'; 9_000_000], -32600),
+    ]
+}
+
+#[test]
+fn an_effect_under_way_ends_well_between_broken_lines() {
+    let harness = with_limits("refunds", "answer-within = \"60s\"");
+    harness.provider().mode(Mode::Slow, "POST", "/v1/refunds", Some(1)).unwrap();
+    let mut client = start(&harness);
+    let call = json!({ "name": TOOL, "arguments": refund("R-9", "broken") });
+    let id = client.request("tools/call", &call).unwrap();
+    let mut expected = Vec::new();
+    for (mut line, code) in almost_calls() {
+        line.push(b'\n');
+        client.write_bytes(&line).unwrap();
+        expected.push(code);
+    }
+    let first = receipt(&client.answer(id, ANSWER_WITHIN).unwrap()["result"]);
+    // Behind the last of them.
+    client.ask("ping", &json!({})).unwrap();
+    let errors: Vec<_> = client.heard.iter().filter_map(|told| told["error"]["code"].as_i64()).collect();
+    assert_eq!(errors, expected, "{:?}", client.heard);
+    assert_eq!(harness.provider().effects().unwrap()[0].id, first);
+    assert_eq!(refunds(&harness), 1);
+    let peak = peak_kb(client.pid());
+    assert!(peak < 400_000, "{peak} kB");
+}
+
 #[test]
 fn a_frame_of_100_mb_is_refused_and_not_held() {
     let harness = Harness::new("refunds").unwrap();
@@ -43,9 +91,7 @@ fn a_frame_of_100_mb_is_refused_and_not_held() {
     let answer = client.message(ANSWER_WITHIN).unwrap();
     assert_eq!(answer["error"]["code"], -32600, "{answer:#}");
     receipt(&client.call(TOOL, &refund("R-1", "broken")).unwrap());
-    let status = std::fs::read_to_string(format!("/proc/{}/status", client.pid())).unwrap();
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    let peak: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
+    let peak = peak_kb(client.pid());
     assert!(peak < 300_000, "{peak} kB");
 }
 

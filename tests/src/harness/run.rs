@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -80,7 +81,8 @@ pub struct Running {
     child: Child,
     started: Instant,
     lines: Receiver<String>,
-    errors: Option<thread::JoinHandle<Vec<u8>>>,
+    errors: Arc<Mutex<Vec<u8>>>,
+    reader: Option<thread::JoinHandle<()>>,
 }
 
 impl Running {
@@ -99,13 +101,16 @@ impl Running {
         let mut stderr = child.stderr.take().context("no standard error")?;
         let (sender, lines) = mpsc::channel();
         thread::spawn(move || forward(stdout, |line| sender.send(line).is_ok()));
-        let errors = thread::spawn(move || {
-            let mut bytes = Vec::new();
-            // What was read until then is what there is.
-            stderr.read_to_end(&mut bytes).ok();
-            bytes
+        let errors = Arc::default();
+        let kept: Arc<Mutex<Vec<u8>>> = Arc::clone(&errors);
+        let reader = thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            // What was read until it fails is what there is.
+            while let Ok(read @ 1..) = stderr.read(&mut bytes) {
+                kept.lock().unwrap_or_else(PoisonError::into_inner).extend(&bytes[..read]);
+            }
         });
-        Ok(Self { child, started: Instant::now(), lines, errors: Some(errors) })
+        Ok(Self { child, started: Instant::now(), lines, errors, reader: Some(reader) })
     }
 
     /// Writes one line to standard input.
@@ -115,6 +120,16 @@ impl Running {
     pub fn write_line(&mut self, line: &str) -> Result<()> {
         let stdin = self.child.stdin.as_mut().context("stdin was closed")?;
         writeln!(stdin, "{line}")?;
+        Ok(stdin.flush()?)
+    }
+
+    /// Writes bytes to standard input as they are.
+    ///
+    /// # Errors
+    /// The program has closed it.
+    pub fn write_bytes(&mut self, bytes: &[u8]) -> Result<()> {
+        let stdin = self.child.stdin.as_mut().context("stdin was closed")?;
+        stdin.write_all(bytes)?;
         Ok(stdin.flush()?)
     }
 
@@ -129,6 +144,11 @@ impl Running {
     /// None came in that time.
     pub fn read_line(&self, within: Duration) -> Result<String> {
         self.lines.recv_timeout(within).with_context(|| format!("no line of output within {within:?}"))
+    }
+
+    /// What it has written to standard error until now.
+    pub fn errors(&self) -> String {
+        String::from_utf8_lossy(&self.errors.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
     }
 
     /// The process's number, for a signal of the test's own.
@@ -181,9 +201,10 @@ impl Running {
             stdout.push_str(&line);
             stdout.push('\n');
         }
-        let errors = self.errors.take().map(thread::JoinHandle::join);
-        let output =
-            Output { status, stdout: stdout.into_bytes(), stderr: errors.and_then(Result::ok).unwrap_or_default() };
+        if let Some(reader) = self.reader.take() {
+            reader.join().ok();
+        }
+        let output = Output { status, stdout: stdout.into_bytes(), stderr: self.errors().into_bytes() };
         Ok(Run::from(output, took))
     }
 }

@@ -3,14 +3,19 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
+use super::npm;
+
 const PACKAGES: [&str; 2] = ["node@22.23.3", "@modelcontextprotocol/conformance@0.2.0-alpha.12"];
+
+/// What stands behind a scenario's name; names have hyphens and years too.
+const TIME: &str = "-2026-07-28T12-00-00-000Z";
 
 /// One thing that was looked at.
 #[derive(Debug)]
@@ -25,14 +30,14 @@ pub struct Check {
     pub message: String,
 }
 
-/// Runs the requirements of a revision against a server, with this token in each request.
+/// Runs the requirements of a revision against a server, with this token and these facts in each request.
 ///
 /// # Errors
 /// There is no npm or no registry, or the judge does not run.
-pub fn judge(address: &str, token: &str, revision: &str, folder: &Path) -> Result<Vec<Check>> {
-    let root = install().context("the conformance suite cannot be installed")?;
-    let url = format!("http://{}/mcp", with_token(address, token)?);
-    let results = folder.join(revision);
+pub fn judge(address: &str, token: &str, facts: &str, revision: &str, folder: &Path) -> Result<Vec<Check>> {
+    let root = npm::install("npm-conformance", &PACKAGES).context("the conformance suite cannot be installed")?;
+    let url = format!("http://{}/mcp", behind(address, token, facts)?);
+    let results = folder.join(facts);
     let judge = root.join("node_modules/@modelcontextprotocol/conformance/dist/index.js");
     let run = Command::new(root.join("node_modules/.bin/node"))
         .arg(judge)
@@ -53,8 +58,8 @@ pub fn judge(address: &str, token: &str, revision: &str, folder: &Path) -> Resul
 /// The checks of one scenario; its folder is `server-NAME-TIME`.
 fn read(folder: &Path) -> Result<Vec<Check>> {
     let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let name = name.trim_start_matches("server-");
-    let scenario = name.find("-2026-").or(name.find("-20")).map_or(name, |at| &name[..at]).to_owned();
+    let name = name.strip_prefix("server-").unwrap_or(&name);
+    let scenario = name.get(..name.len().saturating_sub(TIME.len())).unwrap_or_default().to_owned();
     let text = fs::read_to_string(folder.join("checks.json")).with_context(|| format!("{}", folder.display()))?;
     let found: Vec<Value> = serde_json::from_str(&text)?;
     let text = |check: &Value, name: &str| check[name].as_str().unwrap_or_default().to_owned();
@@ -67,40 +72,25 @@ fn read(folder: &Path) -> Result<Vec<Check>> {
     Ok(found.iter().map(check).collect())
 }
 
-fn install() -> Result<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/npm-conformance");
-    fs::create_dir_all(&root)?;
-    let lock = fs::File::create(root.join("lock"))?;
-    lock.lock()?;
-    if !root.join("installed").exists() {
-        fs::write(root.join("package.json"), "{}")?;
-        let run = Command::new("npm").args(["install", "--silent"]).args(PACKAGES).current_dir(&root).output()?;
-        if !run.status.success() {
-            bail!("npm: {}", String::from_utf8_lossy(&run.stderr));
-        }
-        fs::write(root.join("installed"), "")?;
-    }
-    Ok(root)
-}
-
-/// The judge cannot be given a token, so this stands in between and adds it. Serves for as long as the
-/// test runs; returns where it is.
-fn with_token(address: &str, token: &str) -> Result<String> {
+/// The judge cannot be given a token, so an orchestrator stands in between that adds it and its facts.
+/// Serves for as long as the test runs; returns where it is.
+fn behind(address: &str, token: &str, facts: &str) -> Result<String> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let own = listener.local_addr()?.to_string();
-    let (address, token, host) = (address.to_owned(), token.to_owned(), own.clone());
+    let added = format!("Connection: close\r\nAuthorization: Bearer {token}\r\nOncegate-Context: {facts}");
+    let (address, host) = (address.to_owned(), own.clone());
     thread::spawn(move || {
         for client in listener.incoming().flatten() {
-            let (address, token, host) = (address.clone(), token.clone(), host.clone());
+            let (address, added, host) = (address.clone(), added.clone(), host.clone());
             // A connection that breaks is the judge's to notice.
-            thread::spawn(move || pass(client, &address, &token, &host).ok());
+            thread::spawn(move || pass(client, &address, &added, &host).ok());
         }
     });
     Ok(own)
 }
 
 /// One request of one connection, and all that comes back.
-fn pass(mut client: TcpStream, address: &str, token: &str, host: &str) -> Result<()> {
+fn pass(mut client: TcpStream, address: &str, added: &str, host: &str) -> Result<()> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         let mut byte = [0];
@@ -108,7 +98,7 @@ fn pass(mut client: TcpStream, address: &str, token: &str, host: &str) -> Result
         head.push(byte[0]);
     }
     let head = String::from_utf8(head)?;
-    let mut lines = vec![format!("Connection: close\r\nAuthorization: Bearer {token}")];
+    let mut lines = vec![added.to_owned()];
     let own = |line: &str| !line.to_ascii_lowercase().starts_with("connection:");
     // To the server its own name, and other names as they are.
     lines.splice(0..0, head.trim_end().lines().filter(|line| own(line)).map(|line| line.replace(host, address)));

@@ -47,6 +47,11 @@ impl Server {
         Client { address: self.address.clone(), token: token.to_owned(), headers: Vec::new(), capabilities }
     }
 
+    /// What it has written to standard error until now.
+    pub fn errors(&self) -> String {
+        self.running.errors()
+    }
+
     /// The process.
     pub fn pid(&self) -> u32 {
         self.running.pid()
@@ -100,6 +105,20 @@ impl Client {
             bail!("{method} {params} was answered {status}: {answer}");
         }
         Ok(answer["result"].take())
+    }
+
+    /// Sends a request; all that comes of it, the answer last.
+    ///
+    /// # Errors
+    /// There is no HTTP answer, or there is no JSON in it.
+    pub fn hear(&self, revision: &str, method: &str, params: &Value) -> Result<Vec<Value>> {
+        let (status, body) = self.send(&self.request(revision, method, params))?;
+        let json = |text: &str| serde_json::from_str(text).with_context(|| format!("{status}: {body}"));
+        if body.starts_with('{') {
+            return Ok(vec![json(&body)?]);
+        }
+        // Each event is a line of its own; others are the framing's.
+        body.lines().filter_map(|line| line.strip_prefix("data: ")).map(json).collect()
     }
 
     /// The bytes of one request.

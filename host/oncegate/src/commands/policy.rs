@@ -237,6 +237,7 @@ fn granted(file: &str, operation: &str, grant: &Grant) -> String {
         Some(credential) => put("credential", &format!("{}, from {}", credential.name, credential.source)),
         None => put("credential", "none"),
     }
+    put("answers", if grant.read_answers { "callers may read them whole" } else { "as the tool passes them on" });
     let requires = grant.requires.words();
     put("requires", &if requires.is_empty() { "neither plan nor permit".to_owned() } else { requires.join(" and ") });
     let approvals: Vec<String> = grant.approvals.iter().map(ToString::to_string).collect();
@@ -257,7 +258,7 @@ fn explained_json(file: &str, operation: &str, decision: &Result<Grant, Denied>,
             "granted": true, "file": file, "operation": operation, "line": grant.line, "tenant": grant.tenant, "url": grant.url,
             "account": grant.account, "egress_direct": grant.egress_direct, "allow_private": grant.allow_private,
             "credential": grant.credential.as_ref().map(|c| json!({ "name": c.name, "from": c.source.to_string() })),
-            "requires": grant.requires.words(),
+            "requires": grant.requires.words(), "read_answers": grant.read_answers,
             "approvals": grant.approvals.iter().map(|rule| json!({
                 "line": rule.line, "by": rule.by,
                 "elicitation_from": rule.elicitation_from.iter().map(ToString::to_string).collect::<Vec<_>>(),

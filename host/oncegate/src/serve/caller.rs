@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use oncegate_sandbox::ClientKey;
 use oncegate_sandbox::outcome::{Code, Outcome};
 use oncegate_sandbox::policy::{Door, Setter};
 use rmcp::RoleServer;
@@ -17,6 +18,10 @@ const WITHIN_KEY: &str = "dev.oncegate/answer-within-ms";
 const WITHIN_HEADER: &str = "oncegate-answer-within-ms";
 /// The header that carries facts.
 const CONTEXT_HEADER: &str = "oncegate-context";
+/// MCP's `_meta` key for the client's own idempotency key.
+const KEY_KEY: &str = "dev.oncegate/idempotency-key";
+/// The same as a header.
+const KEY_HEADER: &str = "idempotency-key";
 /// No client needs an answer sooner; an answer takes some commits.
 const WITHIN_MIN: Duration = Duration::from_millis(100);
 
@@ -28,6 +33,8 @@ pub(super) struct Caller {
     pub(super) given: Vec<(Setter, Facts)>,
     /// How soon it wants an answer.
     pub(super) within: Option<Duration>,
+    /// The client's own key for this call: a cross-check, and part of no effect's identity.
+    pub(super) key: Option<ClientKey>,
     /// The tenant that its token is for, over HTTP.
     pub(super) tenant: Option<String>,
     /// The way that it came in.
@@ -47,6 +54,7 @@ impl Caller {
             fixed: serve.clone(),
             given: vec![(Setter::Meta, facts::of_meta(meta.get(facts::META_KEY))?)],
             within: meta.get(WITHIN_KEY).and_then(Value::as_u64).map(Duration::from_millis),
+            key: meta.get(KEY_KEY).map(key_of_meta).transpose()?,
             tenant: None,
             door: Door::stdio(),
             cancels: true,
@@ -68,6 +76,12 @@ impl Caller {
         self.given.push((Setter::Header, facts::of_header(texts.into_iter())?));
         let within = parts.headers.get(WITHIN_HEADER).and_then(|value| value.to_str().ok()?.parse().ok());
         self.within = within.map(Duration::from_millis).or(self.within);
+        for said in parts.headers.get_all(KEY_HEADER) {
+            let said = key_of_header(said)?;
+            if self.key.replace(said.clone()).is_some_and(|before| before != said) {
+                return Err(wrong_key("The client sent two different idempotency keys"));
+            }
+        }
         let Some(identity) = parts.extensions.get::<Identity>() else { return Ok(()) };
         self.door = Door::token(&identity.name);
         for (name, value) in identity.facts() {
@@ -81,6 +95,22 @@ impl Caller {
         }
         Ok(())
     }
+}
+
+fn key_of_meta(value: &Value) -> Result<ClientKey, Box<Outcome>> {
+    let text = value.as_str().ok_or_else(|| wrong_key(&format!("`{KEY_KEY}` in `_meta` is not a text")))?;
+    ClientKey::parse(text).map_err(|why| wrong_key(&why))
+}
+
+/// With or without the quotes that a structured header has.
+fn key_of_header(value: &http::HeaderValue) -> Result<ClientKey, Box<Outcome>> {
+    let text = value.to_str().map_err(|_| wrong_key("`Idempotency-Key` is not plain text"))?.trim();
+    let inner = text.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
+    ClientKey::parse(inner.unwrap_or(text)).map_err(|why| wrong_key(&why))
+}
+
+fn wrong_key(why: &str) -> Box<Outcome> {
+    Box::new(Outcome::refused(Code::InvalidArguments, format!("{why}; nothing was sent.")))
 }
 
 fn unreadable() -> Box<Outcome> {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use oncegate_sandbox::outcome::{Outcome, Status};
-use oncegate_sandbox::{CallRequest, Ready, Running};
+use oncegate_sandbox::{CallRequest, Ready, Running, Sandbox};
 use rmcp::RoleServer;
 use rmcp::model::{CreateTaskResult, JsonObject, ProgressNotificationParam, ProgressToken};
 use rmcp::service::RequestContext;
@@ -17,8 +17,8 @@ use super::tasks::newer::{self, Offer};
 use super::waiting::Met;
 use super::{facts, logs};
 
-/// How often a client hears of progress: people read it.
-const PROGRESS_EVERY: Duration = Duration::from_millis(250);
+/// How often a client hears of progress and of what is printed: people read it.
+const TELL_EVERY: Duration = Duration::from_millis(250);
 
 /// What came of a call.
 pub(super) struct Called {
@@ -50,16 +50,21 @@ pub(super) struct Prepared {
 /// Checks the arguments and who says what; nothing runs yet.
 pub(super) async fn ready(
     server: &Server,
+    sandbox: &Sandbox,
     entry: &Entry,
     arguments: JsonObject,
     caller: &Caller,
     context: &RequestContext<RoleServer>,
 ) -> Result<Prepared, Box<Outcome>> {
-    let sandbox = &server.shared.sandbox;
     let facts = facts::join(&sandbox.policy().context, &caller.fixed, &caller.given)?;
     let offer = newer::offer(&server.shared, context, &arguments, &facts);
     let request = CallRequest { tool: entry.function.clone(), arguments: Value::Object(arguments), context: facts };
-    Ok(Prepared { ready: sandbox.ready(&entry.component, request).await?, offer })
+    let ready = sandbox.ready(&entry.component, request).await?;
+    let ready = match &caller.key {
+        Some(key) => ready.with_client_key(key),
+        None => ready,
+    };
+    Ok(Prepared { ready, offer })
 }
 
 /// A call that runs.
@@ -69,26 +74,26 @@ struct Begun {
     at: Instant,
     /// When its client is answered.
     until: Instant,
-    /// Effects of which it was told.
-    told: usize,
 }
 
 /// Runs the tool, or answers from an identical call before; becomes a task where its client takes one.
 pub(super) async fn call(
     server: &Server,
+    sandbox: &Sandbox,
     entry: &Entry,
     prepared: Prepared,
     caller: &Caller,
     context: &RequestContext<RoleServer>,
 ) -> Ran {
-    let mut begun = match begin(server, prepared.ready, caller).await {
+    let mut begun = match begin(server, sandbox, prepared.ready, caller).await {
         Ok(begun) => begun,
         Err(outcome) => return Ran::Answered((*outcome).into()),
     };
+    let mut listener = Listener::new(server, &entry.tool.name, context);
     let mut wanted = true;
     if let Some(offer) = prepared.offer {
         let soon = begun.until.min(begun.at + offer.after);
-        wanted = wait(server, &mut begun, soon, caller.cancels, context).await;
+        wanted = wait(server, &mut begun.running, soon, caller.cancels, &mut listener).await;
         if wanted && !begun.running.is_over() {
             begun.running = match newer::adopt(&server.shared, caller, entry, offer, begun.running).await {
                 Ok(task) => return Ran::Task(Box::new(task)),
@@ -96,27 +101,31 @@ pub(super) async fn call(
             };
         }
     }
-    Ran::Answered(finish(server, entry, begun, wanted, caller, context).await)
+    Ran::Answered(finish(server, begun, wanted, caller, listener).await)
 }
 
 /// As [`call`], and never a task.
 pub(super) async fn answered(
     server: &Server,
+    sandbox: &Sandbox,
     entry: &Entry,
     ready: Ready,
     caller: &Caller,
     context: &RequestContext<RoleServer>,
 ) -> Called {
-    match begin(server, ready, caller).await {
-        Ok(begun) => finish(server, entry, begun, true, caller, context).await,
+    match begin(server, sandbox, ready, caller).await {
+        Ok(begun) => {
+            let listener = Listener::new(server, &entry.tool.name, context);
+            finish(server, begun, true, caller, listener).await
+        }
         Err(outcome) => (*outcome).into(),
     }
 }
 
 /// Starts the guest, or joins an identical call; an answer that was kept for it needs neither.
-async fn begin(server: &Server, ready: Ready, caller: &Caller) -> Result<Begun, Box<Outcome>> {
+async fn begin(server: &Server, sandbox: &Sandbox, ready: Ready, caller: &Caller) -> Result<Begun, Box<Outcome>> {
     let shared = &server.shared;
-    let limit = shared.sandbox.policy().limits.answer_within;
+    let limit = sandbox.policy().limits.answer_within;
     let within = caller.within.unwrap_or(limit).min(limit);
     let (identity, at) = (ready.identity(), Instant::now());
     let running = match shared.waiting.meet(&identity).await {
@@ -124,22 +133,14 @@ async fn begin(server: &Server, ready: Ready, caller: &Caller) -> Result<Begun, 
         Met::Running(running) => running,
         Met::Nothing => ready.start_holding(shared.turns.take(within).await?),
     };
-    Ok(Begun { identity, running, at, until: at + within, told: 0 })
+    Ok(Begun { identity, running, at, until: at + within })
 }
 
-async fn finish(
-    server: &Server,
-    entry: &Entry,
-    mut begun: Begun,
-    wanted: bool,
-    caller: &Caller,
-    context: &RequestContext<RoleServer>,
-) -> Called {
-    let until = begun.until;
-    let wanted = wanted && wait(server, &mut begun, until, caller.cancels, context).await;
-    let Begun { identity, mut running, .. } = begun;
+async fn finish(server: &Server, begun: Begun, wanted: bool, caller: &Caller, mut listener: Listener<'_>) -> Called {
+    let Begun { identity, mut running, until, .. } = begun;
+    let wanted = wanted && wait(server, &mut running, until, caller.cancels, &mut listener).await;
     if running.is_over() {
-        logs::send(server, context, &entry.tool.name, running.printed()).await;
+        listener.end(&running).await;
     }
     let outcome = running.outcome().await;
     let awaiting = if running.is_over() { running.awaiting_approval() } else { Vec::new() };
@@ -154,19 +155,17 @@ async fn finish(
 /// stopped, and false is returned.
 async fn wait(
     server: &Server,
-    begun: &mut Begun,
+    running: &mut Running,
     until: Instant,
     cancels: bool,
-    context: &RequestContext<RoleServer>,
+    listener: &mut Listener<'_>,
 ) -> bool {
-    let Begun { running, told, .. } = begun;
-    let token = context.meta.get_progress_token();
-    let mut tick = tokio::time::interval(PROGRESS_EVERY);
+    let mut tick = tokio::time::interval(TELL_EVERY);
     loop {
         tokio::select! {
             biased;
             () = running.ended() => break,
-            () = context.ct.cancelled(), if cancels => {
+            () = listener.context.ct.cancelled(), if cancels => {
                 running.stop();
                 return false;
             }
@@ -175,26 +174,59 @@ async fn wait(
                 return false;
             }
             () = tokio::time::sleep_until(until) => break,
-            _ = tick.tick(), if token.is_some() => *told = progress(token.as_ref(), running, *told, context).await,
+            _ = tick.tick(), if listener.wants_something() => listener.tell(running).await,
         }
     }
-    *told = progress(token.as_ref(), running, *told, context).await;
+    listener.tell(running).await;
     true
 }
 
-/// Tells how many effects the guest has asked for, if that has changed.
-async fn progress(
-    token: Option<&ProgressToken>,
-    running: &Running,
-    told: usize,
-    context: &RequestContext<RoleServer>,
-) -> usize {
-    let asked = running.effects_asked();
-    let Some(token) = token.filter(|_| asked > told) else { return told };
-    // Counts of effects are far below the integers that a float has.
-    let progress = ProgressNotificationParam::new(token.clone(), asked as f64);
-    if let Err(error) = context.peer.notify_progress(progress).await {
-        tracing::debug!(%error, "progress was not told");
+/// Who is told of a call while it runs.
+struct Listener<'a> {
+    context: &'a RequestContext<RoleServer>,
+    tool: &'a str,
+    /// Where the client wants to hear of progress.
+    progress: Option<ProgressToken>,
+    /// Effects that it has heard of.
+    effects: usize,
+    /// Whether it wants to hear what the guest prints.
+    logs: bool,
+    printed: logs::Told,
+}
+
+impl<'a> Listener<'a> {
+    fn new(server: &Server, tool: &'a str, context: &'a RequestContext<RoleServer>) -> Self {
+        let progress = context.meta.get_progress_token();
+        let logs = logs::wanted(server, context);
+        Self { context, tool, progress, effects: 0, logs, printed: logs::Told::default() }
     }
-    asked
+
+    fn wants_something(&self) -> bool {
+        self.progress.is_some() || self.logs
+    }
+
+    /// Tells what is new.
+    async fn tell(&mut self, running: &Running) {
+        self.tell_progress(running.effects_asked()).await;
+        if self.logs {
+            logs::lines(self.context, self.tool, &running.printed().0, &mut self.printed).await;
+        }
+    }
+
+    async fn tell_progress(&mut self, asked: usize) {
+        let Some(token) = self.progress.as_ref().filter(|_| asked > self.effects) else { return };
+        // Counts of effects are far below the integers that a float has.
+        let progress = ProgressNotificationParam::new(token.clone(), asked as f64);
+        if let Err(error) = self.context.peer.notify_progress(progress).await {
+            tracing::debug!(%error, "progress was not told");
+        }
+        self.effects = asked;
+    }
+
+    /// Tells what is left of the output when the guest has ended.
+    async fn end(&mut self, running: &Running) {
+        if self.logs {
+            logs::rest(self.context, self.tool, running.printed(), &mut self.printed).await;
+        }
+    }
 }

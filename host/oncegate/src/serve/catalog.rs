@@ -1,11 +1,12 @@
 //! The tools that are served: components and folders, the names they get, and what changes in folders.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use anyhow::{Context, bail};
+use oncegate_sandbox::policy::{self, Policy};
 use oncegate_sandbox::{Loaded, Sandbox};
 use rmcp::model::Tool;
 
@@ -25,9 +26,26 @@ pub(super) struct Entry {
     pub(super) function: String,
 }
 
-/// All tools at one time.
-#[derive(Default)]
+/// How names of tools are made of those in the components.
+#[derive(Clone, Copy)]
+pub(super) struct Naming {
+    /// The component's name and a dot come first.
+    pub(super) prefix: bool,
+    /// `_` stands for `-`. No name in WIT has an underscore, so different names stay different.
+    pub(super) underscores: bool,
+}
+
+impl Naming {
+    fn name(self, component: &str, tool: &str) -> String {
+        let name = if self.prefix { format!("{component}.{tool}") } else { tool.to_owned() };
+        if self.underscores { name.replace('-', "_") } else { name }
+    }
+}
+
+/// All tools at one time, and what their calls run under.
 pub(super) struct Catalog {
+    /// With the policy of that time.
+    pub(super) sandbox: Sandbox,
     entries: BTreeMap<String, Entry>,
 }
 
@@ -41,12 +59,32 @@ impl Catalog {
         self.entries.values().collect()
     }
 
+    /// Whether a token's tenant may know of the tool: those that the policy lets do nothing are not shown to it.
+    pub(super) fn is_for(&self, entry: &Entry, tenant: Option<&str>) -> bool {
+        let description = &entry.component.description;
+        let reaches = !description.contract.operations.is_empty();
+        let admitted = |tenant| policy::admit(self.sandbox.policy(), &description.digest, tenant).is_ok();
+        !reaches || tenant.is_none_or(admitted)
+    }
+
+    /// Whether every tenant of either is shown the same tools, with the same words.
+    pub(super) fn shows_the_same_as(&self, other: &Self) -> bool {
+        let rules = [self, other].into_iter().flat_map(|one| &one.sandbox.policy().components);
+        let tenants: BTreeSet<&str> = rules.flat_map(|rule| rule.tenants.iter().map(String::as_str)).collect();
+        let all = tenants.into_iter().map(Some).chain([None]);
+        all.into_iter().all(|tenant| self.shown(tenant).eq(other.shown(tenant)))
+    }
+
+    fn shown(&self, tenant: Option<&str>) -> impl Iterator<Item = &Tool> {
+        self.entries.values().filter(move |entry| self.is_for(entry, tenant)).map(|entry| &entry.tool)
+    }
+
     /// Adds all tools of a component, or none of them and says why.
-    fn add(&mut self, component: &Arc<Loaded>, trusted: bool, prefix: bool) -> Result<(), String> {
+    fn add(&mut self, component: &Arc<Loaded>, trusted: bool, naming: Naming) -> Result<(), String> {
         let description = &component.description;
         let mut added = Vec::new();
         for tool in &description.tools {
-            let name = if prefix { format!("{}.{}", description.name, tool.name) } else { tool.name.clone() };
+            let name = naming.name(&description.name, &tool.name);
             check_name(&name)?;
             if let Some(other) = self.entries.get(&name) {
                 let other = clean(&other.component.description.name);
@@ -74,10 +112,12 @@ fn check_name(name: &str) -> Result<(), String> {
 
 /// What tells one version of a file from another without reading it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Stamp {
+pub(super) struct Stamp {
     modified: SystemTime,
     bytes: u64,
     inode: u64,
+    /// When the file's entry changed: also what was written under an older date.
+    entry_changed: (i64, i64),
 }
 
 struct Seen {
@@ -89,7 +129,7 @@ struct Seen {
 /// The places that components come from, and what was found there.
 pub(super) struct Shelf {
     sandbox: Sandbox,
-    prefix: bool,
+    naming: Naming,
     fixed: Vec<(PathBuf, Arc<Loaded>)>,
     folders: Vec<PathBuf>,
     seen: BTreeMap<PathBuf, Seen>,
@@ -99,10 +139,10 @@ pub(super) struct Shelf {
 
 impl Shelf {
     /// Loads everything. A component that is named must load; in a folder the others are served.
-    pub(super) fn open(sandbox: Sandbox, places: &[PathBuf], prefix: bool) -> anyhow::Result<(Self, Catalog)> {
+    pub(super) fn open(sandbox: Sandbox, places: &[PathBuf], naming: Naming) -> anyhow::Result<(Self, Catalog)> {
         let mut shelf = Self {
             sandbox,
-            prefix,
+            naming,
             fixed: Vec::new(),
             folders: Vec::new(),
             seen: BTreeMap::new(),
@@ -123,9 +163,10 @@ impl Shelf {
         Ok((shelf, catalog))
     }
 
-    /// Whether anything can change.
-    pub(super) fn has_folders(&self) -> bool {
-        !self.folders.is_empty()
+    /// The tools as they are under another policy, which later changes of folders are looked at under too.
+    pub(super) fn under(&mut self, policy: Policy) -> anyhow::Result<Catalog> {
+        self.sandbox = self.sandbox.under(policy);
+        self.catalog(false)
     }
 
     /// Looks at the folders again; the new catalog if something has changed. A file is taken when two
@@ -173,13 +214,13 @@ impl Shelf {
     }
 
     fn catalog(&self, strict: bool) -> anyhow::Result<Catalog> {
-        let mut catalog = Catalog::default();
+        let mut catalog = Catalog { sandbox: self.sandbox.clone(), entries: BTreeMap::new() };
         let found = self.seen.iter().filter_map(|(path, seen)| Some((path, seen.component.as_ref()?)));
         for (path, component) in self.fixed.iter().map(|(path, component)| (path, component)).chain(found) {
             let digest = component.description.digest;
             // Text for a model is the author's word; the operator has read it who names these bytes.
             let trusted = self.sandbox.policy().components.iter().any(|rule| rule.digest == Some(digest));
-            match catalog.add(component, trusted, self.prefix) {
+            match catalog.add(component, trusted, self.naming) {
                 Ok(()) => {}
                 Err(why) if strict => bail!("{} is not served: {why}", path.display()),
                 Err(why) => tracing::warn!("{} is not served: {why}", path.display()),
@@ -208,8 +249,26 @@ impl Shelf {
     }
 }
 
-fn stamp(path: &Path) -> Option<Stamp> {
+pub(super) fn stamp(path: &Path) -> Option<Stamp> {
     use std::os::unix::fs::MetadataExt;
     let metadata = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
-    Some(Stamp { modified: metadata.modified().ok()?, bytes: metadata.len(), inode: metadata.ino() })
+    let entry_changed = (metadata.ctime(), metadata.ctime_nsec());
+    Some(Stamp { modified: metadata.modified().ok()?, bytes: metadata.len(), inode: metadata.ino(), entry_changed })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_made_and_checked() {
+        let name = |prefix, underscores, tool| Naming { prefix, underscores }.name("acme-refunds", tool);
+        assert_eq!(name(false, false, "issue-refund"), "issue-refund");
+        assert_eq!(name(true, false, "issue-refund"), "acme-refunds.issue-refund");
+        assert_eq!(name(false, true, "issue-refund"), "issue_refund");
+        assert_eq!(name(true, true, "issue-refund"), "acme_refunds.issue_refund");
+        // What would take the name of the host's own tool.
+        assert!(check_name(&name(false, false, "effect-status")).is_ok());
+        assert!(check_name(&name(false, true, "effect-status")).is_err());
+    }
 }

@@ -16,9 +16,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use oncegate_ledger::{Effects, Ledger};
-use oncegate_sandbox::Ready;
 use oncegate_sandbox::outcome::{Code, NextAction, Outcome};
 use oncegate_sandbox::policy::Policy;
+use oncegate_sandbox::{Ready, Sandbox};
 use rmcp::RoleServer;
 use rmcp::model::{
     CallToolRequestParams, CreateTaskResult, ElicitRequest, InputRequest, InputRequiredResult, JsonObject,
@@ -82,6 +82,7 @@ enum Way {
 /// Runs a tool; where a person has to approve and may do so through this client, asks.
 pub(super) async fn call(
     server: &Server,
+    sandbox: &Sandbox,
     entry: &Entry,
     request: CallToolRequestParams,
     caller: &Caller,
@@ -89,18 +90,18 @@ pub(super) async fn call(
 ) -> Told {
     let CallToolRequestParams { arguments, input_responses, request_state, .. } = request;
     let arguments = arguments.unwrap_or_default();
-    let prepared = match calling::ready(server, entry, arguments.clone(), caller, context).await {
+    let prepared = match calling::ready(server, sandbox, entry, arguments.clone(), caller, context).await {
         Ok(prepared) => prepared,
         Err(refused) => return Told::Outcome(refused),
     };
     let Some(elicitation) = &server.shared.elicitation else {
-        return match calling::call(server, entry, prepared, caller, context).await {
+        return match calling::call(server, sandbox, entry, prepared, caller, context).await {
             Ran::Answered(called) => Told::Outcome(Box::new(called.outcome)),
             Ran::Task(task) => Told::Task(task),
         };
     };
     let identity = Identity::of(&prepared.ready);
-    let turn = Turn { server, entry, arguments, caller, context, elicitation, identity };
+    let turn = Turn { server, sandbox, entry, arguments, caller, context, elicitation, identity };
     let mut way = way(context);
     if request_state.is_some() || input_responses.is_some() {
         let response = input_responses.as_ref().and_then(|responses| responses.get(QUESTION));
@@ -110,7 +111,7 @@ pub(super) async fn call(
             Err(refused) => return Told::Outcome(refused),
         }
     }
-    let called = match calling::call(server, entry, prepared, caller, context).await {
+    let called = match calling::call(server, sandbox, entry, prepared, caller, context).await {
         Ran::Answered(called) => called,
         Ran::Task(task) => return Told::Task(task),
     };
@@ -158,6 +159,7 @@ enum Redeemed {
 /// One request.
 struct Turn<'a> {
     server: &'a Server,
+    sandbox: &'a Sandbox,
     entry: &'a Entry,
     arguments: JsonObject,
     caller: &'a Caller,
@@ -168,7 +170,7 @@ struct Turn<'a> {
 
 impl Turn<'_> {
     fn policy(&self) -> &Policy {
-        self.server.shared.sandbox.policy()
+        self.sandbox.policy()
     }
 
     /// Who is on record for what comes through this client.
@@ -184,9 +186,9 @@ impl Turn<'_> {
     }
 
     async fn again(&self) -> Result<Called, Box<Outcome>> {
-        let Self { server, entry, caller, context, .. } = self;
-        let prepared = calling::ready(server, entry, self.arguments.clone(), caller, context).await?;
-        Ok(calling::answered(server, entry, prepared.ready, caller, context).await)
+        let Self { server, sandbox, entry, caller, context, .. } = self;
+        let prepared = calling::ready(server, sandbox, entry, self.arguments.clone(), caller, context).await?;
+        Ok(calling::answered(server, sandbox, entry, prepared.ready, caller, context).await)
     }
 
     async fn next(&self, called: &Called) -> Next {

@@ -1,8 +1,9 @@
 //! Serving over HTTP: the door in front of MCP's streamable transport.
 //!
-//! Without sessions: each request stands for itself, so none can be somebody else's and nothing is lost
-//! with one. Plain HTTP/1.1; TLS is a proxy's. What is checked here, in this order: the path, that no
-//! token is in the URL, the token, how much and how long; then `Host`, `Origin` and the protocol.
+//! Without sessions, unless they are asked for: each request stands for itself, so none can be somebody
+//! else's and nothing is lost with one. Plain HTTP/1.1; TLS is a proxy's. What is checked here, in this
+//! order: the path, that no token is in the URL, that nothing is said twice, the token, how much and how
+//! long, that it is a message; then `Host`, `Origin` and the protocol.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -11,13 +12,14 @@ use std::time::Duration;
 
 use anyhow::Context;
 use bytes::Bytes;
-use http::{HeaderMap, Request, Response, StatusCode, header};
+use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use rmcp::model::ServerJsonRpcMessage;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -28,8 +30,10 @@ use tokio_util::task::TaskTracker;
 
 use super::oauth::{self, Issued};
 use super::server::{Server, Shared};
+use super::sessions::Sessions;
 use super::tasks::older::{self, Greeting};
 use super::tokens::{self, Identity, Tokens};
+use super::{lines, strict};
 use crate::home::Home;
 use crate::print;
 
@@ -47,6 +51,9 @@ const HEADERS_WITHIN: Duration = Duration::from_secs(30);
 const HEADERS_BYTES_MAX: usize = 32 << 10;
 /// Connections at once; streams that listen for changes hold one each.
 const CONNECTIONS_MAX: usize = 4_096;
+/// How often a stream of a session shows that it lives: a client or proxy that is gone is noticed, and one
+/// that waits is not given up.
+const HEARTBEAT: Duration = Duration::from_secs(5);
 /// Requests worked on at once; each may hold a guest's memory.
 const REQUESTS_MAX: usize = 512;
 /// Files that all of this takes: a connection each, the ledger, and what guests under way ask of providers.
@@ -62,20 +69,28 @@ pub(super) struct Options {
     /// The URL that clients know, and who gives them tokens for it.
     pub(super) resource: Option<String>,
     pub(super) authorization_servers: Vec<String>,
+    /// How long sessions of the older revision may rest; none: there are no sessions.
+    pub(super) sessions: Option<Duration>,
     /// How their tokens are checked here; none: a gateway in front does.
     pub(super) issued: Option<oauth::Options>,
 }
 
-type Body = BoxBody<Bytes, Infallible>;
+pub(super) type Body = BoxBody<Bytes, Infallible>;
 
 struct Door {
     tokens: Tokens,
     issued: Option<Issued>,
-    mcp: StreamableHttpService<Server, NeverSessionManager>,
-    requests: Semaphore,
+    mcp: Mcp,
+    requests: Arc<Semaphore>,
     greeting: Greeting,
     /// The document of RFC 9728 and where it is.
     metadata: Option<(Value, String)>,
+}
+
+/// The protocol behind the door.
+enum Mcp {
+    Alone(Box<StreamableHttpService<Server, NeverSessionManager>>),
+    InSessions(Box<StreamableHttpService<Server, Sessions>>, Arc<Sessions>),
 }
 
 /// Until the process is told to stop; calls under way are answered first.
@@ -91,11 +106,15 @@ pub(super) async fn run(home: &Home, shared: &Arc<Shared>, options: Options) -> 
     if !address.ip().is_loopback() {
         tracing::warn!("{address} is reached without TLS: tokens and effects can be read on the way to it");
     }
+    let idle = options.sessions;
     let door = Arc::new(Door::new(shared, tokens, options, address)?);
     let url = format!("http://{address}{PATH}");
     let told = if home.json() { print::json(&json!({ "url": url }), true)? } else { format!("serving {url}\n") };
     print::out(&told)?;
-    accept(&listener, shared, &door).await;
+    tokio::select! {
+        () = accept(&listener, shared, &door) => {}
+        () = door.end_idle(idle) => {}
+    }
     Ok(())
 }
 
@@ -179,8 +198,7 @@ impl Door {
             .with_json_response(true)
             .with_max_request_body_bytes(BODY_BYTES_MAX);
         let greeting = shared.greeting(true);
-        let shared = Arc::clone(shared);
-        let factory = move || Ok(Server::new(Arc::clone(&shared)));
+        let mcp = Mcp::new(shared, config, options.sessions.is_some());
         let resource = options.resource.unwrap_or_else(|| format!("http://{address}{PATH}"));
         let issuers = options.authorization_servers.clone();
         let issued = options.issued.map(|issued| Issued::new(issued, issuers, resource.clone())).transpose()?;
@@ -192,14 +210,7 @@ impl Door {
             });
             (document, format!("{}{METADATA_PATH}{PATH}", resource.trim_end_matches(PATH)))
         });
-        Ok(Self {
-            tokens,
-            issued,
-            mcp: StreamableHttpService::new(factory, Arc::default(), config),
-            requests: Semaphore::new(REQUESTS_MAX),
-            greeting,
-            metadata,
-        })
+        Ok(Self { tokens, issued, mcp, requests: Arc::new(Semaphore::new(REQUESTS_MAX)), greeting, metadata })
     }
 
     async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
@@ -216,11 +227,14 @@ impl Door {
                 "there is nothing to say in a query; a token belongs in the header Authorization, since URLs are logged",
             );
         }
+        if let Err((status, why)) = strict::headers(request.headers()) {
+            return refuse(status, why);
+        }
         let identity = match self.identify(request.headers()) {
             Ok(identity) => identity,
             Err(refusal) => return *refusal,
         };
-        let Ok(_slot) = self.requests.try_acquire() else {
+        let Ok(slot) = Arc::clone(&self.requests).try_acquire_owned() else {
             return refuse(StatusCode::SERVICE_UNAVAILABLE, "too many requests at once; try again");
         };
         let (mut parts, body) = request.into_parts();
@@ -228,11 +242,23 @@ impl Door {
             Ok(body) => body,
             Err((status, why)) => return refuse(status, why),
         };
+        if parts.method == Method::POST
+            && let Err(refusal) = lines::parse(&body)
+        {
+            let (error, id) = *refusal;
+            return reply(StatusCode::BAD_REQUEST, &json!(ServerJsonRpcMessage::error(error, id)));
+        }
+        if let Err((status, why)) = strict::no_session(&parts.headers) {
+            return refuse(status, why);
+        }
         // The token has done its work; nothing behind the door needs it.
         parts.headers.remove(header::AUTHORIZATION);
-        parts.extensions.insert(identity);
+        parts.extensions.insert(identity.clone());
         let (body, greets) = older::rename_in(body, &parts.headers);
-        let answer = self.mcp.handle(Request::from_parts(parts, Full::new(body))).await;
+        let answer = match &self.mcp {
+            Mcp::Alone(mcp) => mcp.handle(Request::from_parts(parts, Full::new(body))).await,
+            Mcp::InSessions(mcp, sessions) => sessions.answer(mcp, parts, body, identity, slot).await,
+        };
         if greets { self.greet(answer).await } else { answer }
     }
 
@@ -248,6 +274,14 @@ impl Door {
         let body = self.greeting.complete_message(&body).map_or(body, Bytes::from);
         parts.headers.remove(header::CONTENT_LENGTH);
         Response::from_parts(parts, Full::new(body).boxed())
+    }
+
+    /// Ends idle sessions, for as long as this is awaited.
+    async fn end_idle(&self, idle: Option<Duration>) {
+        match (&self.mcp, idle) {
+            (Mcp::InSessions(_, sessions), Some(idle)) => sessions.end_idle(idle).await,
+            _ => std::future::pending().await,
+        }
     }
 
     fn identify(&self, headers: &HeaderMap) -> Result<Identity, Box<Response<Body>>> {
@@ -282,6 +316,24 @@ impl Door {
     }
 }
 
+impl Mcp {
+    fn new(shared: &Arc<Shared>, config: StreamableHttpServerConfig, sessions: bool) -> Self {
+        let of = Arc::clone(shared);
+        if !sessions {
+            let factory = move || Ok(Server::new(Arc::clone(&of)));
+            return Self::Alone(Box::new(StreamableHttpService::new(factory, Arc::default(), config)));
+        }
+        let config = config
+            .with_legacy_session_mode(true)
+            .with_sse_keep_alive(Some(HEARTBEAT))
+            // Sessions end when nobody waits for answers any more.
+            .with_cancellation_token(shared.stop.child_token());
+        let sessions = Arc::new(Sessions::new());
+        let factory = move || Ok(Server::in_session(Arc::clone(&of)));
+        Self::InSessions(Box::new(StreamableHttpService::new(factory, Arc::clone(&sessions), config)), sessions)
+    }
+}
+
 fn is_metadata(path: &str) -> bool {
     path.strip_prefix(METADATA_PATH).is_some_and(|rest| rest.is_empty() || rest == PATH)
 }
@@ -303,11 +355,11 @@ async fn read(body: Incoming) -> Result<Bytes, (StatusCode, &'static str)> {
     }
 }
 
-fn refuse(status: StatusCode, why: &str) -> Response<Body> {
+pub(super) fn refuse(status: StatusCode, why: &str) -> Response<Body> {
     reply(status, &json!({ "error": why }))
 }
 
-fn reply(status: StatusCode, body: &Value) -> Response<Body> {
+pub(super) fn reply(status: StatusCode, body: &Value) -> Response<Body> {
     let mut response = Response::new(Full::new(Bytes::from(body.to_string())).boxed());
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));

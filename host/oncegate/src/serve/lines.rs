@@ -13,10 +13,10 @@ use rmcp::RoleServer;
 use rmcp::model::{ClientJsonRpcMessage, ClientNotification, ErrorData, RequestId, ServerJsonRpcMessage, ServerResult};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
-use serde_json::Value;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
+use super::strict;
 use super::tasks::older::{self, Greeting};
 
 /// Bytes of one message: tools take identifiers and text, not files.
@@ -62,12 +62,14 @@ pub(super) struct Lines {
     begun: bool,
     /// Fires at the end of input; when others fire it, input has ended.
     ended: CancellationToken,
+    /// Fires when nothing is waited for any more, such as a client that does not read its answers.
+    stop: CancellationToken,
     greeting: Greeting,
 }
 
 impl Lines {
     /// Over the process's own streams.
-    pub(super) fn start(ended: CancellationToken, greeting: Greeting) -> Self {
+    pub(super) fn start(ended: CancellationToken, stop: CancellationToken, greeting: Greeting) -> Self {
         let (sender, input) = mpsc::channel(LINES_QUEUED);
         std::thread::spawn(move || read(std::io::stdin().lock(), |line| sender.blocking_send(line).is_ok()));
         let (output, lines) = mpsc::channel(LINES_QUEUED);
@@ -78,21 +80,17 @@ impl Lines {
             let _ = done.send(());
         });
         let ids = Arc::default();
-        Self {
-            input,
-            output: Some(output),
-            written: Some(written),
-            ids,
-            held: VecDeque::new(),
-            begun: false,
-            ended,
-            greeting,
-        }
+        let (output, written) = (Some(output), Some(written));
+        Self { input, output, written, ids, held: VecDeque::new(), begun: false, ended, stop, greeting }
     }
 
     async fn refuse(&mut self, error: ErrorData, id: Option<RequestId>) {
-        // A client that has gone hears nothing.
-        let _ = self.send(ServerJsonRpcMessage::error(error, id)).await;
+        let sent = self.send(ServerJsonRpcMessage::error(error, id));
+        tokio::select! {
+            // A client that has gone hears nothing.
+            _ = sent => {}
+            () = self.stop.cancelled() => {}
+        }
     }
 
     /// The message to hand on, if it may be handed on now.
@@ -167,7 +165,10 @@ impl Lines {
             }
         }
         while !self.ids.lock().is_empty() {
-            self.ids.freed.notified().await;
+            tokio::select! {
+                () = self.ids.freed.notified() => {}
+                () = self.stop.cancelled() => return,
+            }
         }
     }
 }
@@ -245,13 +246,13 @@ fn write_message(message: &ServerJsonRpcMessage, greeting: Greeting) -> serde_js
 type Refusal = Box<(ErrorData, Option<RequestId>)>;
 
 /// A message; none for what may be ignored.
-fn parse(line: &[u8]) -> Result<Option<Box<ClientJsonRpcMessage>>, Refusal> {
+pub(super) fn parse(line: &[u8]) -> Result<Option<Box<ClientJsonRpcMessage>>, Refusal> {
     if line.iter().all(u8::is_ascii_whitespace) {
         return Ok(None);
     }
     let refusal = |error: ErrorData, id: Option<RequestId>| Box::new((error, id));
-    let mut json: Value = serde_json::from_slice(line)
-        .map_err(|error| refusal(ErrorData::parse_error(format!("no JSON: {error}"), None), None))?;
+    let mut json =
+        strict::json(line).map_err(|error| refusal(ErrorData::parse_error(format!("no JSON: {error}"), None), None))?;
     let id = json.get("id").cloned().and_then(|id| serde_json::from_value::<RequestId>(id).ok());
     let asks_nothing = json.get("method").is_some() && json.get("id").is_none();
     older::rename(&mut json);
@@ -341,6 +342,8 @@ mod tests {
         assert!(parse(b" \r\n").unwrap().is_none());
         assert!(parse(br#"{"jsonrpc":"2.0","method":"notifications/strange"}"#).is_ok());
         let (error, id) = *parse(b"{").unwrap_err();
+        assert_eq!((error.code.0, id), (-32700, None));
+        let (error, id) = *parse(br#"{"jsonrpc":"2.0","id":7,"id":8,"method":"ping"}"#).unwrap_err();
         assert_eq!((error.code.0, id), (-32700, None));
         let (error, id) = *parse(br#"{"jsonrpc":"2.0","id":7}"#).unwrap_err();
         assert_eq!((error.code.0, id), (-32600, Some(RequestId::Number(7))));

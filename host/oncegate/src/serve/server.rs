@@ -7,28 +7,29 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use oncegate_sandbox::Sandbox;
 use oncegate_sandbox::outcome::Outcome;
-use oncegate_sandbox::{Sandbox, policy};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, CustomRequest, CustomResult, ErrorCode,
     ErrorData, GetTaskParams, GetTaskResult, Implementation, JsonObject, ListToolsResult, PaginatedRequestParams,
-    ServerConfig, SubscriptionFilter, TASKS_EXTENSION_ID, Tool, UpdateTaskParams,
+    ReadResourceRequestParams, ReadResourceResponse, ServerConfig, SubscriptionFilter, TASKS_EXTENSION_ID, Tool,
+    UpdateTaskParams,
 };
-use rmcp::service::{RequestContext, SubscriptionContext};
+use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{RoleServer, ServerHandler};
 use serde::Serialize;
 use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::caller::Caller;
-use super::catalog::{Catalog, Entry};
+use super::catalog::Catalog;
 use super::elicit::{self, Elicitation, Told};
 use super::facts::Facts;
 use super::tasks::{Keeper, newer, older};
 use super::tools::{STATUS_TOOL, status_tool};
 use super::turns::Turns;
 use super::waiting::Waiting;
-use super::{logs, status};
+use super::{answers, logs, status, stdio};
 
 /// Tools in one page of `tools/list`.
 const PAGE_TOOLS: usize = 100;
@@ -38,7 +39,6 @@ const INSTRUCTIONS: &str = "The effects of these tools happen once. After a time
 
 /// What all connections share.
 pub(super) struct Shared {
-    pub(super) sandbox: Sandbox,
     /// Facts that the command line fixes.
     pub(super) facts: Facts,
     pub(super) waiting: Waiting,
@@ -55,16 +55,9 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(
-        sandbox: Sandbox,
-        catalog: Catalog,
-        facts: Facts,
-        elicitation: Option<Elicitation>,
-        task_after: Duration,
-    ) -> Self {
+    pub(super) fn new(catalog: Catalog, facts: Facts, elicitation: Option<Elicitation>, task_after: Duration) -> Self {
         Self {
-            tasks: Keeper::new(&sandbox, task_after),
-            sandbox,
+            tasks: Keeper::new(&catalog.sandbox, task_after),
             facts,
             waiting: Waiting::default(),
             turns: Turns::default(),
@@ -76,13 +69,23 @@ impl Shared {
         }
     }
 
+    /// The tools, and what a call runs under that begins now. A call takes it once.
     pub(super) fn catalog(&self) -> Arc<Catalog> {
         Arc::clone(&self.catalog.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Serves other tools from now on, and tells clients that listen.
+    /// What belongs to no call runs under this now.
+    pub(super) fn sandbox(&self) -> Sandbox {
+        self.catalog().sandbox.clone()
+    }
+
+    /// Serves these tools to calls that begin from now on.
     pub(super) fn replace(&self, catalog: Catalog) {
         *self.catalog.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(catalog);
+    }
+
+    /// Tells clients that listen that they are shown other tools.
+    pub(super) fn tell_of_change(&self) {
         self.changes.send_modify(|count| *count += 1);
     }
 
@@ -95,14 +98,6 @@ impl Shared {
     pub(super) fn greeting(&self, list: bool) -> older::Greeting {
         older::Greeting { tasks: self.tasks.is_kept(), list }
     }
-
-    /// Whether a token's tenant may know of the tool: those that the policy lets do nothing are not shown to it.
-    pub(super) fn is_for(&self, entry: &Entry, tenant: Option<&str>) -> bool {
-        let description = &entry.component.description;
-        let reaches = !description.contract.operations.is_empty();
-        let admitted = |tenant| policy::admit(self.sandbox.policy(), &description.digest, tenant).is_ok();
-        !reaches || tenant.is_none_or(admitted)
-    }
 }
 
 /// One connection's server.
@@ -111,17 +106,26 @@ pub(super) struct Server {
     pub(super) shared: Arc<Shared>,
     /// The lowest level of logging that the client wants.
     pub(super) level: Arc<AtomicU8>,
+    /// In a session of HTTP: ends with it what tells its client of changes.
+    session: Option<(CancellationToken, Arc<DropGuard>)>,
 }
 
 impl Server {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, level: Arc::new(AtomicU8::new(logs::DEFAULT)) }
+        Self { shared, level: Arc::new(AtomicU8::new(logs::DEFAULT)), session: None }
+    }
+
+    /// For a connection that lasts, over HTTP.
+    pub(super) fn in_session(shared: Arc<Shared>) -> Self {
+        let ended = CancellationToken::new();
+        let guard = Arc::new(ended.clone().drop_guard());
+        Self { session: Some((ended, guard)), ..Self::new(shared) }
     }
 
     /// The tools of a caller, by name.
     fn tools(&self, caller: &Caller) -> BTreeMap<String, Tool> {
         let catalog = self.shared.catalog();
-        let entries = catalog.tools().into_iter().filter(|entry| self.shared.is_for(entry, caller.tenant.as_deref()));
+        let entries = catalog.tools().into_iter().filter(|entry| catalog.is_for(entry, caller.tenant.as_deref()));
         let tools = entries.map(|entry| entry.tool.clone()).chain([status_tool()]);
         tools.map(|tool| (tool.name.to_string(), tool)).collect()
     }
@@ -129,7 +133,7 @@ impl Server {
 
 impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
-        let mut capabilities = logs::capabilities();
+        let mut capabilities = logs::capabilities(answers::are_offered(&self.shared.catalog()));
         if self.shared.tasks.is_kept() {
             let extensions = capabilities.extensions.get_or_insert_default();
             extensions.insert(TASKS_EXTENSION_ID.to_owned(), JsonObject::new());
@@ -172,12 +176,12 @@ impl ServerHandler for Server {
             };
         }
         let catalog = self.shared.catalog();
-        let entry = catalog.tool(&request.name).filter(|entry| self.shared.is_for(entry, caller.tenant.as_deref()));
+        let entry = catalog.tool(&request.name).filter(|entry| catalog.is_for(entry, caller.tenant.as_deref()));
         let Some(entry) = entry else {
             let name = oncegate_contract::safe_text(&request.name);
             return Err(ErrorData::invalid_params(format!("there is no tool {name}"), None));
         };
-        match elicit::call(self, entry, request, &caller, &context).await {
+        match elicit::call(self, &catalog.sandbox, entry, request, &caller, &context).await {
             Told::Outcome(outcome) => told(&outcome).map(CallToolResponse::from),
             Told::Asked(question) => Ok((*question).into()),
             Told::Task(task) => Ok((*task).into()),
@@ -200,6 +204,15 @@ impl ServerHandler for Server {
         newer::cancel(self, &task.task_id, &context).await
     }
 
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let caller = Caller::of(&context, &self.shared.facts).map_err(|refused| protocol_error(&refused))?;
+        answers::read(&self.shared.catalog(), &caller, &request.uri).await.map(Into::into)
+    }
+
     fn get_tool(&self, name: &str) -> Option<Tool> {
         self.shared.catalog().tool(name).map(|entry| entry.tool.clone())
     }
@@ -207,6 +220,17 @@ impl ServerHandler for Server {
     async fn set_level(&self, request: logs::SetLevel, _: RequestContext<RoleServer>) -> Result<(), ErrorData> {
         self.level.store(logs::level(&request), Ordering::Relaxed);
         Ok(())
+    }
+
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        let Some((ended, _)) = &self.session else { return };
+        let (ended, changes) = (ended.clone(), self.shared.changes());
+        tokio::spawn(async move {
+            tokio::select! {
+                () = ended.cancelled() => {}
+                () = stdio::tell(context.peer, changes) => {}
+            }
+        });
     }
 
     fn accepted_subscription_filter(&self, _: &SubscriptionFilter) -> Option<SubscriptionFilter> {
@@ -252,7 +276,9 @@ fn answer(body: &impl Serialize, is_error: bool) -> Result<CallToolResponse, Err
 
 /// What the client of a call is told of its outcome.
 pub(super) fn told(outcome: &Outcome) -> Result<CallToolResult, ErrorData> {
-    result(outcome, outcome.is_error())
+    let mut result = result(outcome, outcome.is_error())?;
+    result.content.extend(answers::links(outcome));
+    Ok(result)
 }
 
 /// Structured content, and the same as one text.

@@ -4,12 +4,14 @@ use std::collections::BTreeSet;
 
 use oncegate_sandbox::CallRequest;
 use oncegate_sandbox::outcome::{Code, EffectView, Outcome};
+use oncegate_sandbox::policy::Policy;
 use oncegate_sandbox::status::{Found, Wanted};
 use rmcp::model::JsonObject;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::caller::Caller;
+use super::catalog::Catalog;
 use super::facts::{self, Facts};
 use super::server::Shared;
 
@@ -41,13 +43,14 @@ pub(super) struct Answer {
 pub(super) async fn answer(shared: &Shared, caller: &Caller, arguments: &JsonObject) -> Result<Answer, Box<Outcome>> {
     let question = serde_json::from_value::<Question>(Value::Object(arguments.clone()));
     let question = question.map_err(|error| invalid(format!("The question cannot be read: {error}.")))?;
-    let facts = facts::join(&shared.sandbox.policy().context, &caller.fixed, &caller.given)?;
+    let catalog = shared.catalog();
+    let facts = facts::join(&catalog.sandbox.policy().context, &caller.fixed, &caller.given)?;
     let found = match question {
         Question { tool: Some(tool), arguments: Some(arguments), identifiers } if identifiers.is_empty() => {
-            by_arguments(shared, caller, &tool, arguments, facts).await?
+            by_arguments(&catalog, caller, &tool, arguments, facts).await?
         }
         Question { tool, arguments: None, identifiers } if (1..=IDENTIFIERS_MAX).contains(&identifiers.len()) => {
-            by_identifiers(shared, caller, tool, identifiers, &facts).await?
+            by_identifiers(&catalog, caller, tool, identifiers, &facts).await?
         }
         _ => {
             let text = format!("Ask with `tool` and `arguments`, or with 1 to {IDENTIFIERS_MAX} `identifiers`.");
@@ -68,41 +71,39 @@ fn told(found: Found) -> Answer {
 }
 
 async fn by_arguments(
-    shared: &Shared,
+    catalog: &Catalog,
     caller: &Caller,
     tool: &str,
     arguments: JsonObject,
     facts: Facts,
 ) -> Result<Found, Box<Outcome>> {
-    let catalog = shared.catalog();
-    let entry = catalog.tool(tool).filter(|entry| shared.is_for(entry, caller.tenant.as_deref()));
+    let entry = catalog.tool(tool).filter(|entry| catalog.is_for(entry, caller.tenant.as_deref()));
     let entry = entry.ok_or_else(|| invalid(format!("There is no tool {}.", oncegate_contract::safe_text(tool))))?;
     let request = CallRequest { tool: entry.function.clone(), arguments: Value::Object(arguments), context: facts };
-    shared.sandbox.status_of_call(&entry.component, request).await
+    catalog.sandbox.status_of_call(&entry.component, request).await
 }
 
 async fn by_identifiers(
-    shared: &Shared,
+    catalog: &Catalog,
     caller: &Caller,
     tool: Option<String>,
     identifiers: Vec<String>,
     facts: &Facts,
 ) -> Result<Found, Box<Outcome>> {
-    let catalog = shared.catalog();
-    let entries = catalog.tools().into_iter().filter(|entry| shared.is_for(entry, caller.tenant.as_deref()));
+    let entries = catalog.tools().into_iter().filter(|entry| catalog.is_for(entry, caller.tenant.as_deref()));
     let named = entries.filter(|entry| tool.as_ref().is_none_or(|tool| *tool == entry.tool.name));
     let tools: BTreeSet<String> = named.map(|entry| entry.function.clone()).collect();
-    let tenant = facts.get("tenant").cloned().or_else(|| only_tenant(shared));
+    let tenant = facts.get("tenant").cloned().or_else(|| only_tenant(catalog.sandbox.policy()));
     let tenant = tenant.ok_or_else(|| {
         Box::new(Outcome::refused(Code::ContextMissing, "The orchestrator did not say for which tenant this is."))
     })?;
-    let found = shared.sandbox.status_of_labels(&Wanted { tenant, tools, identifiers }).await;
+    let found = catalog.sandbox.status_of_labels(&Wanted { tenant, tools, identifiers }).await;
     found.map_err(|why| Box::new(Outcome::refused(Code::LedgerUnavailable, why)))
 }
 
 /// The tenant that need not be named, since there is no other.
-fn only_tenant(shared: &Shared) -> Option<String> {
-    let rules = shared.sandbox.policy().components.iter();
+pub(super) fn only_tenant(policy: &Policy) -> Option<String> {
+    let rules = policy.components.iter();
     let tenants: BTreeSet<&String> = rules.flat_map(|rule| &rule.tenants).collect();
     match tenants.len() {
         1 => tenants.first().map(|tenant| (*tenant).clone()),

@@ -12,7 +12,8 @@ use super::server::{Server, Shared};
 
 /// Until the client closes its end or the process is told to stop.
 pub(super) async fn run(shared: &Arc<Shared>) -> anyhow::Result<()> {
-    let lines = Lines::start(shared.closing.clone(), shared.greeting(shared.facts.contains_key("tenant")));
+    let greeting = shared.greeting(shared.facts.contains_key("tenant"));
+    let lines = Lines::start(shared.closing.clone(), shared.stop.clone(), greeting);
     let running = match rmcp::serve_server(Server::new(Arc::clone(shared)), lines).await {
         Ok(running) => running,
         // Whoever says nothing is served nothing.
@@ -26,7 +27,7 @@ pub(super) async fn run(shared: &Arc<Shared>) -> anyhow::Result<()> {
 }
 
 /// Tells a client of the older revision that tools have changed; one of the newer listens.
-async fn tell(peer: Peer<RoleServer>, mut changes: watch::Receiver<u64>) {
+pub(super) async fn tell(peer: Peer<RoleServer>, mut changes: watch::Receiver<u64>) {
     while changes.changed().await.is_ok() {
         if peer.peer_info().is_some() && peer.notify_tool_list_changed().await.is_err() {
             return;

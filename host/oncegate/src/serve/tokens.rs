@@ -41,7 +41,7 @@ pub(crate) struct Token {
 }
 
 /// Whom a token stands for.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     /// What people call the token.
     pub(crate) name: String,
@@ -50,6 +50,16 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
+    #[cfg(test)]
+    pub(crate) fn of(tenant: &str, permit: Option<&str>) -> Self {
+        Self { name: "a token".to_owned(), tenant: tenant.to_owned(), permit: permit.map(str::to_owned) }
+    }
+
+    /// Whether both are of one tenant.
+    pub(crate) fn same_tenant(&self, other: &Self) -> bool {
+        self.tenant == other.tenant
+    }
+
     /// Of a token that somebody else gave out. Its name has a `/`, which no name here has, so that it is never taken
     /// for a token of this file.
     pub(super) fn issued(subject: &str, tenant: String, permit: Option<String>) -> Self {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::print::clean;
 
-/// The host's own tool. No WIT name has an underscore, so no component can have it.
+/// The host's own tool. No component's tool gets this name: with underscores for hyphens, it is refused.
 pub(super) const STATUS_TOOL: &str = "effect_status";
 /// Bytes of an author's text for one tool: what a model reads before it calls.
 const TEXT_BYTES_MAX: usize = 8 << 10;
@@ -105,6 +105,7 @@ fn output(success: Value, error: Option<Value>) -> Value {
             "effects": { "type": "array", "items": effect() },
             "next_action": { "enum": ["none", "wait", "call_again", "ask_person"] },
             "retry_after": { "type": "integer", "description": "Seconds to wait." },
+            "truncated_by_host": { "type": "boolean", "description": "The result was too large and was left out." },
             "message": { "type": "string" },
         },
         "required": ["status", "replayed", "result", "effects", "next_action", "message"],

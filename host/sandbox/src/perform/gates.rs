@@ -46,6 +46,7 @@ impl Wanted<'_> {
             Approval::Given(approved) => passage.approved = Some(approved),
             Approval::Ask => passage.asks = true,
         }
+        self.client_key(&mut passage).await?;
         self.fence(&mut passage).await?;
         Ok(passage)
     }
@@ -57,6 +58,7 @@ impl Wanted<'_> {
         self.permit(grant, Some(row), &mut passage).await?;
         self.claims(grant, &mut passage).await?;
         self.still_approved(grant, row)?;
+        self.client_key(&mut passage).await?;
         self.fence(&mut passage).await?;
         Ok(passage)
     }

@@ -32,6 +32,8 @@ pub struct Grant {
     pub credential: Option<CredentialUse>,
     /// What an effect has to name before it is sent.
     pub requires: Requires,
+    /// Whether callers may read its whole stored answers.
+    pub read_answers: bool,
     /// When a person approves first.
     pub approvals: Vec<ApprovalRule>,
     /// The claims it needs.
@@ -120,6 +122,7 @@ pub fn decide(
     };
     Ok(Grant {
         line: rule.line,
+        read_answers: may_read_answers(policy, digest, &tenant, operation),
         tenant,
         owner: contract.component.name.clone(),
         url,
@@ -168,6 +171,15 @@ pub fn tenant(policy: &Policy, digest: &[u8; 32], given: &str) -> Result<String,
             "the context has no `tenant` and the policy names {count}; give one with --context tenant=NAME"
         ))),
     }
+}
+
+/// Whether callers of the tenant may read the whole stored answers of an operation that the component is
+/// granted.
+#[must_use]
+pub fn may_read_answers(policy: &Policy, digest: &[u8; 32], tenant: &str, operation: &str) -> bool {
+    let named = |names: &[String], name: &str| names.iter().any(|one| one == name);
+    let fits = |rule: &&ComponentRule| named(&rule.tenants, tenant) && named(&rule.grant, operation);
+    matching(policy, digest).filter(fits).any(|rule| rule.read_answers)
 }
 
 /// Whether the policy lets the component do anything at all for this tenant; without that it hears no

@@ -22,6 +22,9 @@ const TENANTS: &str = "\
 ";
 const GRANT: &str = "## Operations that you allow; the contract declares no others.\n";
 const GATES: &str = "
+## With `read-answers = true` in the entry above, callers of its tenants may read the providers' whole
+## stored answers where a tool's result is larger than is passed on; without it only an operator can.
+##
 ## Each effect can be made to wait for more. In the entry above, `requires = [\"permit\"]` lets only
 ## effects be sent that a permit covers (`oncegate permit grant`). A person approves first, always or
 ## above a bound, with (take away `## `):

@@ -76,7 +76,7 @@ fn components<'a>(reader: &mut Reader<'a>, root: &Table<'a>) -> Vec<ComponentRul
     let tables = reader.list(root, "component").into_iter();
     tables
         .map(|table| {
-            reader.only(&table, &["digest", "tenants", "grant", "requires"], &LATER_COMPONENT);
+            reader.only(&table, &["digest", "tenants", "grant", "requires", "read-answers"], &LATER_COMPONENT);
             let digest = reader.string(&table, "digest");
             let digest = digest.and_then(|text| {
                 let digest = units::digest_of(text);
@@ -95,6 +95,7 @@ fn components<'a>(reader: &mut Reader<'a>, root: &Table<'a>) -> Vec<ComponentRul
                 tenants: names(reader, &table, "tenants"),
                 grant: names(reader, &table, "grant"),
                 requires: gates::requires(reader, &table),
+                read_answers: reader.boolean(&table, "read-answers").unwrap_or(false),
             }
         })
         .collect()

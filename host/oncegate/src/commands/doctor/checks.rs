@@ -28,7 +28,10 @@ pub(super) async fn policy(home: &Home) -> Vec<Finding> {
     }
     let policy = match home.policy() {
         Ok(policy) => policy,
-        Err(error) => return vec![Finding::fail("policy", chain(&error), "oncegate policy check")],
+        Err(error) => {
+            let advice = "oncegate policy check; a server that runs keeps the policy from before until then";
+            return vec![Finding::fail("policy", chain(&error), advice)];
+        }
     };
     let mut found = vec![granted(&name, &policy)];
     let digests = policy.warnings().into_iter();

@@ -45,8 +45,8 @@ impl Seeker {
     pub(super) fn of(server: &Server, context: &RequestContext<RoleServer>) -> Result<Self, ErrorData> {
         let refused = |refused: Box<Outcome>| ErrorData::invalid_params(refused.message, None);
         let caller = Caller::of(context, &server.shared.facts).map_err(refused)?;
-        let rules = &server.shared.sandbox.policy().context;
-        let facts = facts::join(rules, &caller.fixed, &caller.given).map_err(refused)?;
+        let sandbox = server.shared.sandbox();
+        let facts = facts::join(&sandbox.policy().context, &caller.fixed, &caller.given).map_err(refused)?;
         Ok(Self { owner: owner(&caller), said: facts.get("tenant").cloned(), token: caller.tenant })
     }
 
@@ -112,20 +112,20 @@ async fn go_on(shared: &Arc<Shared>, seeker: &Seeker, id: [u8; 32], task: &Task)
         return Ok(Runs::Here(local));
     }
     let host = task.begun.host;
-    if shared.sandbox.incarnation() != Some(host) && shared.sandbox.runs(host) {
+    if shared.sandbox().incarnation() != Some(host) && shared.sandbox().runs(host) {
         return Ok(Runs::Elsewhere);
     }
     if shared.closing.is_cancelled() {
         return Ok(Runs::Nowhere("This process is ending."));
     }
     let catalog = shared.catalog();
-    let entry = catalog.tool(&task.begun.tool).filter(|entry| shared.is_for(entry, seeker.token.as_deref()));
+    let entry = catalog.tool(&task.begun.tool).filter(|entry| catalog.is_for(entry, seeker.token.as_deref()));
     let Some(entry) = entry else { return Ok(Runs::Nowhere("Its tool is not served here now.")) };
     let arguments = store(shared)?.load(&task.begun.arguments).await.map_err(|error| unreadable(&error))?;
     let Ok(arguments) = serde_json::from_slice::<Value>(&arguments) else {
         return Ok(Runs::Nowhere("Its arguments cannot be read."));
     };
-    let tool = Tool { component: Arc::clone(&entry.component), function: entry.function.clone(), arguments };
+    let tool = Tool { component: Arc::clone(&entry.component), function: entry.function.clone(), arguments, key: None };
     let begun = Begun { id, task: task.begun.clone() };
     Ok(Runs::Here(driver::start(shared, begun, tool, Began::Before, None)))
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use oncegate_ledger::TaskEnding;
 use oncegate_sandbox::outcome::{Code, Detail, NextAction, Outcome, Status};
-use oncegate_sandbox::{CallRequest, Loaded, Running};
+use oncegate_sandbox::{CallRequest, ClientKey, Loaded, Running};
 use rmcp::RoleServer;
 use rmcp::model::{JsonObject, MetaObject, NotificationMetaObject, ProgressNotificationParam, ProgressToken};
 use rmcp::service::Peer;
@@ -34,6 +34,8 @@ pub(super) struct Tool {
     pub(super) component: Arc<Loaded>,
     pub(super) function: String,
     pub(super) arguments: Value,
+    /// The client's own key, while the process lives that was told it: what came of the call is checked against it.
+    pub(super) key: Option<ClientKey>,
 }
 
 /// Who hears of a task while it goes on; only a connection that lasts carries that.
@@ -174,8 +176,8 @@ impl Job {
             arguments: self.tool.arguments.clone(),
             context: self.begun.task.context.clone(),
         };
-        let ready = match self.shared.sandbox.ready(&self.tool.component, request).await {
-            Ok(ready) => ready,
+        let ready = match self.shared.sandbox().ready(&self.tool.component, request).await {
+            Ok(ready) => self.tool.key.iter().fold(ready, |ready, key| ready.with_client_key(key)),
             Err(refused) => return Turn::Answer(*refused),
         };
         tokio::select! {

@@ -56,7 +56,7 @@ pub(in super::super) async fn adopt(
     running: Running,
 ) -> Result<CreateTaskResult, Box<Running>> {
     let asked = Asked { owner: owner(caller), entry, arguments: &offer.arguments, facts: &offer.facts, kept_for: None };
-    let begun = match shared.tasks.begin(&shared.sandbox, asked).await {
+    let begun = match shared.tasks.begin(&shared.sandbox(), asked).await {
         Ok(begun) => begun,
         Err(why) => {
             tracing::info!(%why, "a long call is answered as without tasks");
@@ -65,8 +65,12 @@ pub(in super::super) async fn adopt(
     };
     let message = "It takes longer and goes on. Do not look for another way.".to_owned();
     let view = View::of(begun.id, &begun.task, begun.task.at, Status::Working, message);
-    let tool =
-        Tool { component: Arc::clone(&entry.component), function: entry.function.clone(), arguments: offer.arguments };
+    let tool = Tool {
+        component: Arc::clone(&entry.component),
+        function: entry.function.clone(),
+        arguments: offer.arguments,
+        key: caller.key.clone(),
+    };
     driver::start(shared, begun, tool, Began::Running(Box::new(running)), None);
     Ok(CreateTaskResult::new(task(&view)))
 }

@@ -199,21 +199,26 @@ async fn begin(server: &Server, params: Value, context: &RequestContext<RoleServ
         ));
     }
     let catalog = shared.catalog();
-    let entry = catalog.tool(&call.name).filter(|entry| shared.is_for(entry, caller.tenant.as_deref()));
+    let entry = catalog.tool(&call.name).filter(|entry| catalog.is_for(entry, caller.tenant.as_deref()));
     let Some(entry) = entry else {
         let name = oncegate_contract::safe_text(&call.name);
         return Err(ErrorData::invalid_params(format!("there is no tool {name}"), None));
     };
-    let facts = facts::join(&shared.sandbox.policy().context, &caller.fixed, &caller.given).map_err(refused)?;
+    let facts = facts::join(&shared.sandbox().policy().context, &caller.fixed, &caller.given).map_err(refused)?;
     let arguments = Value::Object(call.arguments.unwrap_or_default());
     let kept_for = task.ttl.map(Duration::from_millis);
     let asked = Asked { owner: owner(&caller), entry, arguments: &arguments, facts: &facts, kept_for };
-    let begun = shared.tasks.begin(&shared.sandbox, asked).await.map_err(|why| {
+    let begun = shared.tasks.begin(&shared.sandbox(), asked).await.map_err(|why| {
         // An ordinary result would not be understood by whoever asked for a task.
         ErrorData::internal_error(format!("{why}; nothing was sent. Call it without a task, or later."), None)
     })?;
     let view = View::of(begun.id, &begun.task, begun.task.at, Status::Working, "It is being worked on.".to_owned());
-    let tool = Tool { component: Arc::clone(&entry.component), function: entry.function.clone(), arguments };
+    let tool = Tool {
+        component: Arc::clone(&entry.component),
+        function: entry.function.clone(),
+        arguments,
+        key: caller.key.clone(),
+    };
     driver::start(shared, begun, tool, Began::Now, teller(context));
     Ok(json!({ "task": shown(&view), "_meta": { AT_ONCE_KEY: WORKING } }))
 }
