@@ -223,6 +223,31 @@ fn what_was_dispatched_is_not_cancelled_and_that_is_said() {
 }
 
 #[test]
+fn a_run_that_stopped_early_does_not_speak_for_one_that_was_killed() {
+    let harness = with_limits("refunds", SHORT);
+    let way = WAYS[0];
+    harness.provider().mode(Mode::CompleteThenHang, "POST", "/v1/refunds", Some(1)).unwrap();
+    let mut first = Agent::start(&harness, way, "");
+    let (name, other) = (first.begin(&refund("R-1", "broken")), first.begin(&refund("R-1", "broken")));
+    until("no refund was made", || refunds(&harness) == 1);
+    first.kill();
+    harness.provider().mode(Mode::HangBefore, "GET", "/returns/R-1", None).unwrap();
+    let mut second = Agent::start(&harness, way, "");
+    assert_eq!(second.get(&name).unwrap()["status"], "working");
+    let told = second.ask("tasks/cancel", &json!({ "taskId": name })).unwrap();
+    assert!(told["statusMessage"].as_str().unwrap().contains("is not taken back"), "{told:#}");
+    // Nor is one failed whose tool cannot look any more.
+    assert_eq!(second.get(&other).unwrap()["status"], "working");
+    thread::sleep(Duration::from_secs(6));
+    assert_eq!(second.get(&other).unwrap()["status"], "working");
+    harness.provider().clear().unwrap();
+    let receipt = receipt(&second.result(&other));
+    assert_eq!(refunds(&harness), 1);
+    second.kill();
+    is_sound(&harness, &receipt);
+}
+
+#[test]
 fn one_process_asks_and_stops_what_another_runs() {
     let harness = Harness::new("refunds").unwrap();
     harness.provider().mode(Mode::HangBefore, "GET", "/returns/R-1", Some(1)).unwrap();

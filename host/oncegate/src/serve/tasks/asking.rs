@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::super::caller::Caller;
 use super::super::facts;
 use super::super::server::{Server, Shared, told};
-use super::driver::{self, Tool};
+use super::driver::{self, Began, Tool};
 use super::view::{self, Status, View};
 use super::{Begun, Local, owner};
 use crate::home::now_ms;
@@ -26,6 +26,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// Where a result has the outcome.
 const OUTCOME: &str = "structuredContent";
+
+pub(super) const UNSEEN: &str = "What it asked for before, also in another process until that hears of this, may have \
+                                 happened; effect_status tells of it.";
 
 const MISSING: &str = "there is no such task; what is over is dropped after its time";
 
@@ -124,7 +127,7 @@ async fn go_on(shared: &Arc<Shared>, seeker: &Seeker, id: [u8; 32], task: &Task)
     };
     let tool = Tool { component: Arc::clone(&entry.component), function: entry.function.clone(), arguments, key: None };
     let begun = Begun { id, task: task.begun.clone() };
-    Ok(Runs::Here(driver::start(shared, begun, tool, None, None)))
+    Ok(Runs::Here(driver::start(shared, begun, tool, Began::Before, None)))
 }
 
 /// A task that has ended.
@@ -195,18 +198,14 @@ pub(super) async fn cancel(shared: &Arc<Shared>, seeker: &Seeker, name: &str) ->
     Ok((view, answered))
 }
 
-/// The answer of a call that was stopped without anybody's seeing what it had asked for.
-fn unseen() -> Outcome {
+/// The answer of a call of which nobody here saw all that it had asked for.
+pub(super) fn unseen() -> Outcome {
     Outcome {
         status: Said::Pending,
         detail: Some(Detail::InProgress),
         code: None,
         next_action: NextAction::None,
-        ..Outcome::refused(
-            Code::ToolFailed,
-            "It was cancelled. What it asked for until the process that runs it hears of this, within seconds, may \
-             happen; effect_status tells of it.",
-        )
+        ..Outcome::refused(Code::ToolFailed, UNSEEN)
     }
 }
 

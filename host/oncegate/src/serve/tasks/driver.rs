@@ -15,13 +15,15 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::super::server::{Shared, told};
-use super::{Begun, Local, older, view};
+use super::{Begun, Local, asking, older, view};
 use crate::home::now_ms;
 
 /// How often it is looked whether somebody else has ended the task, and how far the guest is.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Before the same call is made again, where the answer does not say how long.
+/// Before the same call is made again, where the answer does not say how long; doubled each time.
 const AGAIN_AFTER: Duration = Duration::from_secs(2);
+/// The longest such pause.
+const AGAIN_AFTER_MAX: Duration = Duration::from_secs(60);
 /// How long a guest that is stopped may take to end.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
 
@@ -40,12 +42,24 @@ pub(super) struct Teller {
     pub(super) token: Option<ProgressToken>,
 }
 
+/// Since when a task runs.
+pub(super) enum Began {
+    /// Its guest runs already.
+    Running(Box<Running>),
+    /// Its guest is to be started.
+    Now,
+    /// It ran before, elsewhere or here, and how far is not known.
+    Before,
+}
+
 struct Job {
     shared: Arc<Shared>,
     begun: Begun,
     tool: Tool,
     local: Arc<Local>,
     teller: Option<Teller>,
+    /// Nobody has run it before.
+    is_new: bool,
     /// When it is dropped, whatever it has come to.
     until: Instant,
     /// When it is answered that nothing is settled, while there is time to read it.
@@ -65,7 +79,7 @@ pub(super) fn start(
     shared: &Arc<Shared>,
     begun: Begun,
     tool: Tool,
-    running: Option<Running>,
+    began: Began,
     teller: Option<Teller>,
 ) -> Arc<Local> {
     let local = Arc::new(Local::of(&begun.task.owner));
@@ -90,8 +104,13 @@ pub(super) fn start(
         tool,
         local: Arc::clone(&local),
         teller,
+        is_new: !matches!(began, Began::Before),
         until: now + left,
         patient_until,
+    };
+    let running = match began {
+        Began::Running(running) => Some(*running),
+        Began::Now | Began::Before => None,
     };
     shared.tasks.drivers.spawn(job.run(running));
     local
@@ -107,8 +126,11 @@ impl Drop for Job {
 impl Job {
     async fn run(self, mut running: Option<Running>) {
         let mut done = 0;
+        let mut pause = AGAIN_AFTER;
+        // Whether this run is the only one there ever was.
+        let mut is_first = self.is_new;
         // Whoever asked for it may have read it just before it was ended.
-        if running.is_none() && self.is_over_elsewhere().await {
+        if !self.is_new && self.is_over_elsewhere().await {
             return;
         }
         loop {
@@ -118,15 +140,24 @@ impl Job {
             };
             let outcome = match turn {
                 Turn::Left => return,
-                Turn::Cancelled(outcome) => return self.store(TaskEnding::Cancelled, &outcome).await,
-                Turn::Answer(outcome) => outcome,
+                Turn::Cancelled(outcome) => {
+                    let outcome = if tells_all(&outcome, is_first) { outcome } else { asking::unseen() };
+                    return self.store(TaskEnding::Cancelled, &outcome).await;
+                }
+                Turn::Answer(outcome) if tells_all(&outcome, is_first) => outcome,
+                // A guest that stopped early says nothing of what an earlier run had asked for.
+                Turn::Answer(_) => Outcome { next_action: NextAction::CallAgain, ..asking::unseen() },
             };
-            if Instant::now() >= self.patient_until || !goes_on(&outcome, &mut done) {
+            let is_unseen = outcome.message == asking::UNSEEN;
+            let goes_on = goes_on(&outcome, &mut done) || is_unseen;
+            if Instant::now() >= self.patient_until || !goes_on {
                 return self.store(TaskEnding::Answered, &outcome).await;
             }
-            let pause = outcome.retry_after.map_or(AGAIN_AFTER, |seconds| Duration::from_secs(seconds.into()));
+            is_first = false;
+            let wait = outcome.retry_after.map_or(pause, |seconds| Duration::from_secs(seconds.into()));
+            pause = (pause * 2).min(AGAIN_AFTER_MAX);
             tokio::select! {
-                () = tokio::time::sleep(pause) => {}
+                () = tokio::time::sleep(wait) => {}
                 () = self.local.cancel.cancelled() => return self.store(TaskEnding::Cancelled, &outcome).await,
                 () = self.shared.closing.cancelled() => return,
             }
@@ -239,15 +270,22 @@ impl Job {
 
     async fn tell_end(&self, ending: TaskEnding, outcome: &Outcome) {
         let Some(Teller { peer, .. }) = &self.teller else { return };
-        let status = super::asking::status(ending, outcome.is_error());
+        let status = asking::status(ending, outcome.is_error());
         let mut shown = view::View::of(self.begun.id, &self.begun.task, now_ms(), status, outcome.message.clone());
         if ending == TaskEnding::Cancelled {
-            shown.message = super::asking::cancelled(&serde_json::to_value(outcome).unwrap_or_default());
+            shown.message = asking::cancelled(&serde_json::to_value(outcome).unwrap_or_default());
         }
         if let Err(error) = peer.send_notification(older::changed(&shown)).await {
             tracing::debug!(%error, "the end of a task was not told");
         }
     }
+}
+
+/// Whether an outcome tells of all that the task can have asked for: of a later run, only if its guest
+/// came as far as asking.
+fn tells_all(outcome: &Outcome, is_first: bool) -> bool {
+    let stopped_early = matches!(outcome.code, Some(Code::ToolFailed | Code::ToolLimit));
+    is_first || !stopped_early || !outcome.effects.is_empty()
 }
 
 /// Whether an agent would be told to ask again, and that could bring more.
@@ -308,5 +346,14 @@ mod tests {
         assert!(!goes_on(&outcome(Status::Failed, None, NextAction::CallAgain, 0), &mut done));
         assert!(goes_on(&Outcome::refused(Code::LedgerUnavailable, ""), &mut done));
         assert!(!goes_on(&Outcome::refused(Code::ToolFailed, ""), &mut done));
+    }
+
+    #[test]
+    fn a_later_run_that_stopped_early_does_not_speak_for_an_earlier_one() {
+        let failed = Outcome::refused(Code::ToolFailed, "");
+        assert!(tells_all(&failed, true) && !tells_all(&failed, false));
+        assert!(tells_all(&Outcome::refused(Code::Revoked, ""), false));
+        let asked = Outcome { effects: outcome(Status::Pending, None, NextAction::Wait, 1).effects, ..failed };
+        assert!(tells_all(&asked, false));
     }
 }

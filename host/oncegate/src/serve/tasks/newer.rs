@@ -18,7 +18,7 @@ use super::super::catalog::Entry;
 use super::super::facts::Facts;
 use super::super::server::{Server, Shared};
 use super::asking::{self, Seeker};
-use super::driver::{self, Tool};
+use super::driver::{self, Began, Tool};
 use super::view::{Status, View};
 use super::{Asked, POLL_EVERY, millis, owner};
 
@@ -71,7 +71,7 @@ pub(in super::super) async fn adopt(
         arguments: offer.arguments,
         key: caller.key.clone(),
     };
-    driver::start(shared, begun, tool, Some(running), None);
+    driver::start(shared, begun, tool, Began::Running(Box::new(running)), None);
     Ok(CreateTaskResult::new(task(&view)))
 }
 

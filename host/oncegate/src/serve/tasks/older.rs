@@ -26,7 +26,7 @@ use super::super::facts;
 use super::super::server::Server;
 use super::super::tools::STATUS_TOOL;
 use super::asking::{self, Seeker};
-use super::driver::{self, Teller, Tool};
+use super::driver::{self, Began, Teller, Tool};
 use super::view::{Status, View};
 use super::{Asked, POLL_EVERY, millis, owner};
 
@@ -219,7 +219,7 @@ async fn begin(server: &Server, params: Value, context: &RequestContext<RoleServ
         arguments,
         key: caller.key.clone(),
     };
-    driver::start(shared, begun, tool, None, teller(context));
+    driver::start(shared, begun, tool, Began::Now, teller(context));
     Ok(json!({ "task": shown(&view), "_meta": { AT_ONCE_KEY: WORKING } }))
 }
 
