@@ -25,7 +25,7 @@ const SHORT: &str = "request-deadline = \"3s\"\nidle = \"3s\"";
 
 enum Wire {
     Stdio(Box<Stdio>),
-    Http(Server, Client),
+    Http(Box<Server>, Box<Client>),
 }
 
 /// A client of one revision that takes tasks, and its server.
@@ -63,7 +63,7 @@ impl Agent {
         let wire = if way.http {
             let server = Server::start(after_a_second(&mut http::command(harness))).unwrap();
             let client = server.client(token);
-            Wire::Http(server, client)
+            Wire::Http(Box::new(server), Box::new(client))
         } else {
             let mut command = super::command(harness);
             let command = after_a_second(&mut command);

@@ -248,15 +248,15 @@ impl Door {
             let (error, id) = *refusal;
             return reply(StatusCode::BAD_REQUEST, &json!(ServerJsonRpcMessage::error(error, id)));
         }
-        if let Err((status, why)) = strict::no_session(&parts.headers) {
-            return refuse(status, why);
-        }
         // The token has done its work; nothing behind the door needs it.
         parts.headers.remove(header::AUTHORIZATION);
         parts.extensions.insert(identity.clone());
         let (body, greets) = older::rename_in(body, &parts.headers);
         let answer = match &self.mcp {
-            Mcp::Alone(mcp) => mcp.handle(Request::from_parts(parts, Full::new(body))).await,
+            Mcp::Alone(mcp) => match strict::no_session(&parts.headers) {
+                Ok(()) => mcp.handle(Request::from_parts(parts, Full::new(body))).await,
+                Err((status, why)) => refuse(status, why),
+            },
             Mcp::InSessions(mcp, sessions) => sessions.answer(mcp, parts, body, identity, slot).await,
         };
         if greets { self.greet(answer).await } else { answer }
