@@ -24,6 +24,7 @@ mod repeats;
 mod sdk;
 mod sessions;
 mod several;
+mod shown;
 mod status;
 mod tasks;
 mod typescript;
