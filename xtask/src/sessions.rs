@@ -16,6 +16,11 @@ pub(crate) struct Sessions {
 }
 
 impl Sessions {
+    /// A thousand for a minute, as a check.
+    pub(crate) fn minute() -> Self {
+        Self { rest: Vec::new() }
+    }
+
     /// Builds and runs; an error when an effect was lost or doubled, a row is stuck, or memory grew.
     pub(crate) fn run(&self) -> Result<()> {
         Guests::build_quietly()?;

@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 
 use crate::faults::Faults;
 use crate::guests::{Guests, printed, root, run};
+use crate::sessions::Sessions;
 
 /// Run all checks and tests, installing what they need
 #[derive(clap::Args)]
@@ -25,7 +26,8 @@ impl Test {
         step("licences and sources", deny)?;
         step("build", || cargo(&["build", "--quiet", "--workspace", "--bins"]))?;
         step("tests", || cargo(&["test", "--workspace", "--no-fail-fast"]))?;
-        step("faults", || Faults::quick().run())
+        step("faults", || Faults::quick().run())?;
+        step("sessions", || Sessions::minute().run())
     }
 }
 
