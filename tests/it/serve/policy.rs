@@ -243,3 +243,29 @@ fn a_call_under_way_keeps_the_policy_that_it_began_with() {
     receipt(&after);
     assert_eq!(refunds(&harness), 1);
 }
+
+/// A call that joins one under way is one that begins now.
+#[test]
+fn what_is_withdrawn_is_not_told_from_a_call_that_began_before() {
+    let provider = Provider::start().unwrap();
+    let (shop, let_go) = gate(&provider.url(), "/returns/R-1");
+    let options = Options {
+        endpoints: [("shop".to_owned(), shop)].into(),
+        limits: "answer-within = \"2s\"\nwall-time = \"110s\"\nrequest-deadline = \"100s\"\nidle = \"100s\"".to_owned(),
+        ..Options::default()
+    };
+    let harness = Harness::with(Guest::example("refunds").unwrap(), options).unwrap();
+    let mut client = start(&harness);
+    assert_eq!(told(&client.call(TOOL, &refund("R-1", "held")).unwrap())["status"], "pending");
+    replace(&harness, &policy(&harness).replace("tenants = [\"acme\"]", "tenants = [\"second\"]"));
+    until_said(&client, TAKEN, 1);
+    is_refused(&client.call(TOOL, &refund("R-1", "held")).unwrap(), "effect_not_permitted");
+    drop(let_go);
+    let started = Instant::now();
+    while refunds(&harness) == 0 {
+        assert!(started.elapsed() < ANSWER_WITHIN, "what had begun was not finished: {}", client.errors());
+        thread::sleep(Duration::from_millis(20));
+    }
+    is_refused(&client.call(TOOL, &refund("R-1", "held")).unwrap(), "effect_not_permitted");
+    assert_eq!(refunds(&harness), 1);
+}
