@@ -28,6 +28,7 @@ mod shown;
 mod status;
 mod tasks;
 mod typescript;
+mod vanished;
 
 use std::process::Command;
 

@@ -5,6 +5,7 @@
 mod answers;
 mod caller;
 mod calling;
+mod cancelled;
 mod catalog;
 mod elicit;
 mod facts;

@@ -13,8 +13,9 @@ use oncegate_tests::mcp::{ANSWER_WITHIN, Stdio};
 use oncegate_tests::provider::Provider;
 use serde_json::{Value, json};
 
+use super::elicitation::{ASK, asking, decisions, says, waits as awaits};
 use super::folders::told_of_change;
-use super::{TOOL, is_replay, receipt, refunds, start, told};
+use super::{TOOL, command, is_replay, receipt, refunds, start, told};
 use crate::agent::refund;
 
 /// The time that a file rests before it is taken.
@@ -242,4 +243,59 @@ fn a_call_under_way_keeps_the_policy_that_it_began_with() {
     }
     receipt(&after);
     assert_eq!(refunds(&harness), 1);
+}
+
+/// A call that joins one under way is one that begins now.
+#[test]
+fn what_is_withdrawn_is_not_told_from_a_call_that_began_before() {
+    let provider = Provider::start().unwrap();
+    let (shop, let_go) = gate(&provider.url(), "/returns/R-1");
+    let options = Options {
+        endpoints: [("shop".to_owned(), shop)].into(),
+        limits: "answer-within = \"2s\"\nwall-time = \"110s\"\nrequest-deadline = \"100s\"\nidle = \"100s\"".to_owned(),
+        ..Options::default()
+    };
+    let harness = Harness::with(Guest::example("refunds").unwrap(), options).unwrap();
+    let mut client = start(&harness);
+    assert_eq!(told(&client.call(TOOL, &refund("R-1", "held")).unwrap())["status"], "pending");
+    replace(&harness, &policy(&harness).replace("tenants = [\"acme\"]", "tenants = [\"second\"]"));
+    until_said(&client, TAKEN, 1);
+    is_refused(&client.call(TOOL, &refund("R-1", "held")).unwrap(), "effect_not_permitted");
+    drop(let_go);
+    let started = Instant::now();
+    while refunds(&harness) == 0 {
+        assert!(started.elapsed() < ANSWER_WITHIN, "what had begun was not finished: {}", client.errors());
+        thread::sleep(Duration::from_millis(20));
+    }
+    is_refused(&client.call(TOOL, &refund("R-1", "held")).unwrap(), "effect_not_permitted");
+    assert_eq!(refunds(&harness), 1);
+}
+
+#[test]
+fn an_approval_counts_under_the_policy_that_holds_when_it_is_given() {
+    const CLIENTS_WORD: &str = "elicitation-from = [\"stdio\"]";
+    let harness = asking(CLIENTS_WORD, "");
+    let mut client = Stdio::able(&mut command(&harness), &json!({ "elicitation": { "form": {} } })).unwrap();
+    let ask = |client: &mut Stdio, id: &str| {
+        let call = json!({ "name": TOOL, "arguments": refund(id, "broken") });
+        let call = client.request("tools/call", &call).unwrap();
+        (call, client.asked(ASK, ANSWER_WITHIN).unwrap())
+    };
+    let (call, question) = ask(&mut client, "R-1");
+    let before = policy(&harness);
+    replace(&harness, &before.replace(CLIENTS_WORD, "by = [\"alice\"]"));
+    until_said(&client, TAKEN, 1);
+    client.reply(&question, &says("approve")).unwrap();
+    awaits(&client.answer(call, ANSWER_WITHIN).unwrap()["result"]);
+    assert_eq!((refunds(&harness), decisions(&harness).len()), (0, 0), "the client's word does not count any more");
+
+    // One rule more is one more that has to be met.
+    replace(&harness, &before);
+    until_said(&client, TAKEN, 2);
+    let (call, question) = ask(&mut client, "R-2");
+    replace(&harness, &format!("{before}{APPROVE}by = [\"alice\"]\n"));
+    until_said(&client, TAKEN, 3);
+    client.reply(&question, &says("approve")).unwrap();
+    awaits(&client.answer(call, ANSWER_WITHIN).unwrap()["result"]);
+    assert_eq!((refunds(&harness), decisions(&harness).len()), (0, 0));
 }

@@ -162,3 +162,23 @@ fn progress_is_told_where_there_are_many_effects() {
     assert_eq!(progress.last(), Some(&20.0));
     assert_eq!(harness.provider().count("email").unwrap(), 20);
 }
+
+/// What a cancelled call comes to would be told to whoever runs under its id, also to one that waited for it.
+#[test]
+fn an_id_under_which_a_call_was_cancelled_is_used_up() {
+    let harness = Harness::new("refunds").unwrap();
+    let mut client = start(&harness);
+    harness.provider().mode(Mode::HangBefore, "GET", "/returns/R-1", Some(1)).unwrap();
+    let id = client.request("tools/call", &json!({ "name": TOOL, "arguments": refund("R-1", "broken") })).unwrap();
+    let call = json!({ "name": TOOL, "arguments": refund("R-2", "under the same id") });
+    let same = json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": call }).to_string();
+    client.write(&same).unwrap();
+    client.notify("notifications/cancelled", &json!({ "requestId": id })).unwrap();
+    client.write(&same).unwrap();
+    for _ in 0..2 {
+        let answer = client.answer(id, ANSWER_WITHIN).unwrap();
+        assert_eq!(answer["error"]["code"], -32600, "{answer:#}");
+    }
+    receipt(&client.call(TOOL, &refund("R-2", "under another id")).unwrap());
+    assert_eq!(refunds(&harness), 1);
+}

@@ -252,6 +252,26 @@ fn a_second_request_under_the_id_of_one_that_runs_is_refused() {
     assert_eq!(refunds(&served.harness), 1);
 }
 
+/// What a cancelled call comes to would be told to whoever runs under its id.
+#[test]
+fn the_answer_of_a_cancelled_request_is_not_another_ones() {
+    let served = serve(&[]);
+    let session = served.begin();
+    served.harness.provider().mode(Mode::Slow, "POST", "/v1/refunds", Some(1)).unwrap();
+    let first = session.clone();
+    // Nothing more may come in its stream.
+    thread::spawn(move || first.call(7, &refund("R-1", "broken")));
+    served.until_refunded();
+    let cancel = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 7 } });
+    assert_eq!(session.post(&cancel).status, 202);
+    let second = session.call(7, &refund("R-2", "under the same id"));
+    assert_eq!(second.status, 409, "{:#?}", second.messages);
+    assert!(second.messages[0]["error"]["message"].as_str().unwrap().contains("cancelled"), "{:#?}", second.messages);
+    assert_eq!(refunds(&served.harness), 1);
+    let receipt = receipt(&until_settled(&session));
+    assert_eq!(served.harness.provider().effects().unwrap()[0].id, receipt);
+}
+
 #[test]
 fn what_rests_ends_and_what_runs_does_not() {
     let served = serve(&["--session-idle", "1s"]);

@@ -2,6 +2,7 @@
 //! the client meanwhile, the effect happens once and its first receipt is what the task is answered.
 
 mod bounds;
+mod changed;
 mod lives;
 
 use std::process::Command;

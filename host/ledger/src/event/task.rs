@@ -26,6 +26,9 @@ pub struct TaskBegun {
     /// The component that ran it first.
     #[serde(with = "serde_bytes")]
     pub component: [u8; 32],
+    /// That component's name: under another one the same arguments are other effects.
+    #[serde(default)]
+    pub name: String,
     /// The arguments, JSON.
     pub arguments: Stored,
     /// The facts of the call.

@@ -18,6 +18,7 @@ fn begun(tenant: &str, at: u64, until: u64) -> TaskBegun {
         owner: owner(tenant),
         tool: "issue-refund".to_owned(),
         component: [7; 32],
+        name: "acme-refunds".to_owned(),
         arguments: format!("{{\"note\":\"{}\"}}", "secret ".repeat(5_000)).into_bytes().into(),
         context: BTreeMap::from([("tenant".to_owned(), tenant.to_owned())]),
         host: [9; 16],

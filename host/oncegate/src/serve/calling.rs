@@ -14,7 +14,7 @@ use super::caller::Caller;
 use super::catalog::Entry;
 use super::server::Server;
 use super::tasks::newer::{self, Offer};
-use super::waiting::Met;
+use super::waiting::{Met, Name};
 use super::{facts, logs};
 
 /// How often a client hears of progress and of what is printed: people read it.
@@ -69,7 +69,7 @@ pub(super) async fn ready(
 
 /// A call that runs.
 struct Begun {
-    identity: [u8; 32],
+    name: Name,
     running: Running,
     at: Instant,
     /// When its client is answered.
@@ -127,17 +127,17 @@ async fn begin(server: &Server, sandbox: &Sandbox, ready: Ready, caller: &Caller
     let shared = &server.shared;
     let limit = sandbox.policy().limits.answer_within;
     let within = caller.within.unwrap_or(limit).min(limit);
-    let (identity, at) = (ready.identity(), Instant::now());
-    let running = match shared.waiting.meet(&identity).await {
+    let (name, at) = (Name::of(ready.identity(), sandbox), Instant::now());
+    let running = match shared.waiting.meet(&name).await {
         Met::Answer(outcome) => return Err(outcome),
         Met::Running(running) => running,
         Met::Nothing => ready.start_holding(shared.turns.take(within).await?),
     };
-    Ok(Begun { identity, running, at, until: at + within })
+    Ok(Begun { name, running, at, until: at + within })
 }
 
 async fn finish(server: &Server, begun: Begun, wanted: bool, caller: &Caller, mut listener: Listener<'_>) -> Called {
-    let Begun { identity, mut running, until, .. } = begun;
+    let Begun { name, mut running, until, .. } = begun;
     let wanted = wanted && wait(server, &mut running, until, caller.cancels, &mut listener).await;
     if running.is_over() {
         listener.end(&running).await;
@@ -146,7 +146,7 @@ async fn finish(server: &Server, begun: Begun, wanted: bool, caller: &Caller, mu
     let awaiting = if running.is_over() { running.awaiting_approval() } else { Vec::new() };
     // Also a guest that runs on after a refusal: whoever ends the process has to find it.
     if wanted && (outcome.status == Status::Pending || !running.is_over()) {
-        server.shared.waiting.keep(identity, running);
+        server.shared.waiting.keep(name, running);
     }
     Called { outcome, awaiting }
 }

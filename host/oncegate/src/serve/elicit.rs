@@ -228,9 +228,14 @@ impl Turn<'_> {
             }
             return false;
         };
-        let decision =
-            Decision { actor: self.actor(), verdict, id: decision::id(&question.seen, &rand::random::<[u8; 16]>()) };
-        decision.record(&self.elicitation.effects, &question.seen).await
+        // The policy may be another than when it was asked; a "no" is one under any.
+        let (effects, actor) = (&self.elicitation.effects, self.actor());
+        let now = self.server.shared.sandbox();
+        if verdict == Verdict::Approve && !question::counts(effects, now.policy(), &question.seen, &actor).await {
+            return false;
+        }
+        let decision = Decision { actor, verdict, id: decision::id(&question.seen, &rand::random::<[u8; 16]>()) };
+        decision.record(effects, &question.seen).await
     }
 
     /// One `elicitation/create`.

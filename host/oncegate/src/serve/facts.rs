@@ -69,6 +69,23 @@ pub(super) fn join(rules: &ContextRules, fixed: &Facts, given: &[(Setter, Facts)
     Ok(facts)
 }
 
+/// Whether facts that were joined under an earlier policy may be given still, by whichever request gave them.
+///
+/// # Errors
+/// The refusal that the caller is told.
+pub(super) fn stand(rules: &ContextRules, fixed: &Facts, facts: &Facts) -> Result<(), Box<Outcome>> {
+    for (name, value) in facts {
+        let stands = match fixed.get(name) {
+            Some(fixed) => fixed == value,
+            None => [Setter::Meta, Setter::Header].into_iter().any(|setter| rules.may_set(name, setter)),
+        };
+        if !stands {
+            return Err(refused(Code::EffectNotPermitted, format!("The fact {name} is not taken from a request here")));
+        }
+    }
+    Ok(())
+}
+
 fn place(setter: Setter) -> &'static str {
     match setter {
         Setter::Serve => "the command line",
@@ -106,6 +123,16 @@ mod tests {
         ] {
             assert_eq!(said(&[wrong]).unwrap_err().code, Some(code), "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn what_was_joined_stands_while_a_request_may_say_it() {
+        let rules = |text: &str| Policy::parse("policy.toml", &format!("[context]\n{text}\n")).unwrap().context;
+        let (fixed, said) = (facts(&[("tenant", "acme")]), facts(&[("tenant", "acme"), ("trigger", "T-1")]));
+        assert!(stand(&rules("trigger = [\"header\"]"), &fixed, &said).is_ok());
+        let refused = stand(&rules("trigger = [\"serve\"]"), &fixed, &said).unwrap_err();
+        assert_eq!(refused.code, Some(Code::EffectNotPermitted));
+        assert!(stand(&rules("trigger = [\"meta\"]"), &facts(&[("tenant", "other")]), &said).is_err());
     }
 
     #[test]

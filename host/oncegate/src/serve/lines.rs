@@ -16,6 +16,7 @@ use rmcp::transport::Transport;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
+use super::cancelled::Cancelled;
 use super::strict;
 use super::tasks::older::{self, Greeting};
 
@@ -37,6 +38,7 @@ enum Line {
 #[derive(Default)]
 struct Ids {
     running: Mutex<HashSet<RequestId>>,
+    cancelled: Mutex<Cancelled>,
     freed: Notify,
 }
 
@@ -49,6 +51,17 @@ impl Ids {
         if self.lock().remove(id) {
             self.freed.notify_one();
         }
+    }
+
+    fn cancel(&self, id: &RequestId) {
+        if self.lock().contains(id) {
+            self.cancelled().add(id);
+        }
+        self.free(id);
+    }
+
+    fn cancelled(&self) -> MutexGuard<'_, Cancelled> {
+        self.cancelled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -97,6 +110,11 @@ impl Lines {
     async fn admit(&mut self, message: ClientJsonRpcMessage) -> Option<ClientJsonRpcMessage> {
         match &message {
             ClientJsonRpcMessage::Request(request) => {
+                if self.ids.cancelled().has(&request.id) {
+                    let id = request.id.clone();
+                    self.refuse(used_up(), Some(id)).await;
+                    return None;
+                }
                 if !self.ids.lock().insert(request.id.clone()) {
                     let id = request.id.clone();
                     if self.held.len() < HELD_MAX {
@@ -115,13 +133,24 @@ impl Lines {
                 if let ClientNotification::CancelledNotification(cancelled) = &notification.notification
                     && let Some(id) = &cancelled.params.request_id
                 {
-                    // Its answer is not sent any more.
-                    self.ids.free(id);
+                    // Its answer is not sent any more, and those that waited for the id wait for nothing.
+                    self.ids.cancel(id);
+                    let id = id.clone();
+                    self.refuse_held(&id).await;
                 }
             }
             _ => {}
         }
         Some(message)
+    }
+
+    async fn refuse_held(&mut self, id: &RequestId) {
+        let of = |held: &ClientJsonRpcMessage| matches!(held, ClientJsonRpcMessage::Request(held) if held.id == *id);
+        let before = self.held.len();
+        self.held.retain(|held| !of(held));
+        for _ in self.held.len()..before {
+            self.refuse(used_up(), Some(id.clone())).await;
+        }
     }
 
     fn held(&mut self) -> Option<ClientJsonRpcMessage> {
@@ -230,6 +259,10 @@ impl Transport<RoleServer> for Lines {
         }
         Ok(())
     }
+}
+
+fn used_up() -> ErrorData {
+    ErrorData::invalid_request("a request under this id was cancelled; use another id", None)
 }
 
 fn write_message(message: &ServerJsonRpcMessage, greeting: Greeting) -> serde_json::Result<Vec<u8>> {

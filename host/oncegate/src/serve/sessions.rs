@@ -126,7 +126,7 @@ impl Sessions {
             let cancelled = peek.params.and_then(|params| params.get("requestId").cloned());
             let cancelled = cancelled.and_then(|id| serde_json::from_value(id).ok());
             // Its answer is not sent any more.
-            cancelled.iter().for_each(|request| stream.free(request));
+            cancelled.iter().for_each(|request| stream.cancel(request));
         }
         let Some(request) = peek.id.filter(|_| peek.method.is_some()) else {
             return Ok(Admitted::Inside(stream, None));
@@ -177,6 +177,9 @@ fn refuse_repeated(request: &RequestId, why: &Repeated) -> Response<Body> {
             StatusCode::CONFLICT,
             "a request with this id is under way in this session and goes on; use another id, or wait for its answer",
         ),
+        Repeated::Cancelled => {
+            (StatusCode::CONFLICT, "a request with this id was cancelled in this session; use another id")
+        }
         Repeated::TooMany => {
             (StatusCode::SERVICE_UNAVAILABLE, "too many requests are under way in this session; wait for an answer")
         }

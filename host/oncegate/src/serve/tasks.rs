@@ -127,6 +127,7 @@ impl Keeper {
             owner: task.owner,
             tool: task.entry.tool.name.to_string(),
             component: task.entry.component.description.digest,
+            name: task.entry.component.description.contract.component.name.clone(),
             arguments: arguments.into(),
             context: task.facts.clone(),
             host,

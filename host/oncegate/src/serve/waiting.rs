@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use oncegate_sandbox::Running;
 use oncegate_sandbox::outcome::{Outcome, Status};
+use oncegate_sandbox::{Running, Sandbox};
 
 /// Calls kept at once; beyond it the oldest are forgotten, whose next call runs its guest again.
 const KEPT_MAX: usize = 256;
@@ -15,7 +15,21 @@ const KEPT_FOR: Duration = Duration::from_secs(60);
 
 /// The calls, by what identifies them.
 #[derive(Default)]
-pub(super) struct Waiting(Mutex<HashMap<[u8; 32], Kept>>);
+pub(super) struct Waiting(Mutex<HashMap<Name, Kept>>);
+
+/// What two identical calls have in common: what they are, and the policy that they run under.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Name {
+    call: [u8; 32],
+    /// Where the policy is: nothing else is there while a call is kept that runs under it.
+    policy: usize,
+}
+
+impl Name {
+    pub(super) fn of(call: [u8; 32], sandbox: &Sandbox) -> Self {
+        Self { call, policy: std::ptr::from_ref(sandbox.policy()).addr() }
+    }
+}
 
 struct Kept {
     running: Running,
@@ -34,8 +48,8 @@ pub(super) enum Met {
 
 impl Waiting {
     /// Looks for an identical call before.
-    pub(super) async fn meet(&self, identity: &[u8; 32]) -> Met {
-        let Some(mut kept) = self.lock().remove(identity).filter(|kept| kept.told.elapsed() < KEPT_FOR) else {
+    pub(super) async fn meet(&self, name: &Name) -> Met {
+        let Some(mut kept) = self.lock().remove(name).filter(|kept| kept.told.elapsed() < KEPT_FOR) else {
             return Met::Nothing;
         };
         if !kept.running.is_over() {
@@ -49,20 +63,20 @@ impl Waiting {
         if kept.told.elapsed() >= wait {
             return Met::Nothing;
         }
-        self.lock().insert(*identity, kept);
+        self.lock().insert(*name, kept);
         Met::Answer(Box::new(outcome))
     }
 
     /// Keeps a call that was just answered `pending`.
-    pub(super) fn keep(&self, identity: [u8; 32], running: Running) {
+    pub(super) fn keep(&self, name: Name, running: Running) {
         let mut kept = self.lock();
         kept.retain(|_, one| one.told.elapsed() < KEPT_FOR);
         if kept.len() >= KEPT_MAX
-            && let Some(oldest) = kept.iter().min_by_key(|(_, one)| one.told).map(|(identity, _)| *identity)
+            && let Some(oldest) = kept.iter().min_by_key(|(_, one)| one.told).map(|(name, _)| *name)
         {
             kept.remove(&oldest);
         }
-        kept.insert(identity, Kept { running, told: Instant::now() });
+        kept.insert(name, Kept { running, told: Instant::now() });
     }
 
     /// Ends the guests.
@@ -70,7 +84,7 @@ impl Waiting {
         self.lock().values().for_each(|kept| kept.running.stop());
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<[u8; 32], Kept>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Name, Kept>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use rmcp::model::RequestId;
 use rmcp::transport::streamable_http_server::session::SessionId;
 
+use crate::serve::cancelled::Cancelled;
 use crate::serve::tokens::Identity;
 
 /// Sessions at once; each holds a task and some buffers.
@@ -31,6 +32,7 @@ struct Session {
     /// None until its client is told of it, which may never be: the client may have gone.
     whose: Option<Identity>,
     running: HashSet<RequestId>,
+    cancelled: Cancelled,
     /// Responses that are being sent.
     streams: usize,
     /// When anything happened last.
@@ -44,6 +46,8 @@ pub(super) struct Full;
 pub(super) enum Repeated {
     /// Another runs under its id.
     Id,
+    /// Another was cancelled under its id.
+    Cancelled,
     /// Too many run.
     TooMany,
 }
@@ -80,7 +84,13 @@ impl Open {
 
     /// The SDK has made a session.
     pub(super) fn made(&self, id: SessionId) {
-        let session = Session { whose: None, running: HashSet::new(), streams: 0, last: Instant::now() };
+        let session = Session {
+            whose: None,
+            running: HashSet::new(),
+            cancelled: Cancelled::default(),
+            streams: 0,
+            last: Instant::now(),
+        };
         self.lock().sessions.insert(id, session);
     }
 
@@ -98,6 +108,15 @@ impl Open {
         if let Some(session) = self.lock().sessions.get_mut(id) {
             session.running.remove(request);
             session.last = Instant::now();
+        }
+    }
+
+    /// The request's answer is not sent any more.
+    fn cancel(&self, id: &SessionId, request: &RequestId) {
+        if let Some(session) = self.lock().sessions.get_mut(id)
+            && session.running.remove(request)
+        {
+            session.cancelled.add(request);
         }
     }
 
@@ -140,6 +159,9 @@ impl Stream {
         if session.running.contains(request) {
             return Err(Repeated::Id);
         }
+        if session.cancelled.has(request) {
+            return Err(Repeated::Cancelled);
+        }
         if session.running.len() >= RUNNING_MAX {
             return Err(Repeated::TooMany);
         }
@@ -149,6 +171,10 @@ impl Stream {
 
     pub(super) fn free(&self, request: &RequestId) {
         self.open.free(&self.id, request);
+    }
+
+    pub(super) fn cancel(&self, request: &RequestId) {
+        self.open.cancel(&self.id, request);
     }
 }
 

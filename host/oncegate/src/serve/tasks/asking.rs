@@ -121,6 +121,10 @@ async fn go_on(shared: &Arc<Shared>, seeker: &Seeker, id: [u8; 32], task: &Task)
     let catalog = shared.catalog();
     let entry = catalog.tool(&task.begun.tool).filter(|entry| catalog.is_for(entry, seeker.token.as_deref()));
     let Some(entry) = entry else { return Ok(Runs::Nowhere("Its tool is not served here now.")) };
+    // Its tool's name says nothing of whose effects they are.
+    if entry.component.description.contract.component.name != task.begun.name {
+        return Ok(Runs::Nowhere("Its tool's name is another component's here now."));
+    }
     let arguments = store(shared)?.load(&task.begun.arguments).await.map_err(|error| unreadable(&error))?;
     let Ok(arguments) = serde_json::from_slice::<Value>(&arguments) else {
         return Ok(Runs::Nowhere("Its arguments cannot be read."));

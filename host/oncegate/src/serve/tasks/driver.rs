@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use oncegate_ledger::TaskEnding;
+use oncegate_ledger::{TaskEnding, TaskOwner};
 use oncegate_sandbox::outcome::{Code, Detail, NextAction, Outcome, Status};
 use oncegate_sandbox::{CallRequest, ClientKey, Loaded, Running};
 use rmcp::RoleServer;
@@ -14,6 +14,7 @@ use rmcp::service::Peer;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::super::facts::{self, Facts};
 use super::super::server::{Shared, told};
 use super::{Begun, Local, asking, older, view};
 use crate::home::now_ms;
@@ -176,7 +177,11 @@ impl Job {
             arguments: self.tool.arguments.clone(),
             context: self.begun.task.context.clone(),
         };
-        let ready = match self.shared.sandbox().ready(&self.tool.component, request).await {
+        let sandbox = self.shared.sandbox();
+        if let Err(refused) = facts::stand(&sandbox.policy().context, &self.fixed(), &request.context) {
+            return Turn::Answer(*refused);
+        }
+        let ready = match sandbox.ready(&self.tool.component, request).await {
             Ok(ready) => self.tool.key.iter().fold(ready, |ready, key| ready.with_client_key(key)),
             Err(refused) => return Turn::Answer(*refused),
         };
@@ -186,6 +191,14 @@ impl Job {
             () = self.shared.closing.cancelled() => Turn::Left,
             () = tokio::time::sleep_until(self.until) => Turn::Left,
         }
+    }
+
+    /// Facts that no request gave: those of the server and of its caller's token.
+    fn fixed(&self) -> Facts {
+        let TaskOwner { tenant, permit } = self.begun.task.owner.clone();
+        let owner = [("tenant", tenant), ("permit", permit)].into_iter();
+        let owner = owner.filter_map(|(name, value)| Some((name.to_owned(), value?)));
+        self.shared.facts.clone().into_iter().chain(owner).collect()
     }
 
     async fn watch(&self, mut running: Running) -> Turn {
@@ -284,9 +297,10 @@ impl Job {
 }
 
 /// Whether an outcome tells of all that the task can have asked for: of a later run, only if its guest
-/// came as far as asking.
+/// came as far as an effect. One that was refused before, such as under another policy, says nothing of what
+/// an earlier run has done.
 fn tells_all(outcome: &Outcome, is_first: bool) -> bool {
-    let stopped_early = matches!(outcome.code, Some(Code::ToolFailed | Code::ToolLimit));
+    let stopped_early = outcome.is_error();
     is_first || !stopped_early || !outcome.effects.is_empty()
 }
 
@@ -354,7 +368,8 @@ mod tests {
     fn a_later_run_that_stopped_early_does_not_speak_for_an_earlier_one() {
         let failed = Outcome::refused(Code::ToolFailed, "");
         assert!(tells_all(&failed, true) && !tells_all(&failed, false));
-        assert!(tells_all(&Outcome::refused(Code::Revoked, ""), false));
+        let withdrawn = Outcome::refused(Code::EffectNotPermitted, "");
+        assert!(tells_all(&withdrawn, true) && !tells_all(&withdrawn, false));
         let asked = Outcome { effects: outcome(Status::Pending, None, NextAction::Wait, 1).effects, ..failed };
         assert!(tells_all(&asked, false));
     }

@@ -204,7 +204,7 @@ async fn begin(server: &Server, params: Value, context: &RequestContext<RoleServ
         let name = oncegate_contract::safe_text(&call.name);
         return Err(ErrorData::invalid_params(format!("there is no tool {name}"), None));
     };
-    let facts = facts::join(&shared.sandbox().policy().context, &caller.fixed, &caller.given).map_err(refused)?;
+    let facts = facts::join(&catalog.sandbox.policy().context, &caller.fixed, &caller.given).map_err(refused)?;
     let arguments = Value::Object(call.arguments.unwrap_or_default());
     let kept_for = task.ttl.map(Duration::from_millis);
     let asked = Asked { owner: owner(&caller), entry, arguments: &arguments, facts: &facts, kept_for };
