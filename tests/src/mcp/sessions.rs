@@ -33,8 +33,8 @@ const TOLD_WITHIN: Duration = Duration::from_secs(1_800);
 const RETRY_SPREAD: Duration = Duration::from_secs(1);
 /// Between two looks at the server's memory.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// Looks in five seconds.
-const MEAN_OF: usize = 10;
+/// Looks in ten seconds.
+const MEAN_OF: usize = 20;
 /// When all clients have gone their connections have, in this time.
 const LEFT_WITHIN: Duration = Duration::from_secs(60);
 /// Handles that the server may have more than before the first client: the ledger's own come and go.
@@ -77,7 +77,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// The least and the most memory in the second half, in kB: means of five seconds, since each guest that runs
+    /// The least and the most memory in the second half, in kB: means of ten seconds, since each guest that runs
     /// at the moment of a look has some.
     pub fn second_half(&self) -> Option<(u64, u64)> {
         let half = &self.memory[self.memory.len() / 2..];
