@@ -31,9 +31,11 @@ mod typescript;
 mod vanished;
 
 use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use oncegate_tests::harness::{Harness, TENANT};
-use oncegate_tests::mcp::Stdio;
+use oncegate_tests::mcp::{ANSWER_WITHIN, Stdio};
 use serde_json::Value;
 
 const TOOL: &str = "issue-refund";
@@ -51,6 +53,27 @@ fn start(harness: &Harness) -> Stdio {
 
 fn refunds(harness: &Harness) -> usize {
     harness.provider().count("refund").unwrap()
+}
+
+fn until_refunded(harness: &Harness) {
+    let started = Instant::now();
+    while refunds(harness) == 0 {
+        assert!(started.elapsed() < ANSWER_WITHIN, "no refund was made");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Calls until the answer is not pending any more.
+fn until_settled(mut call: impl FnMut() -> Value) -> Value {
+    let started = Instant::now();
+    loop {
+        let result = call();
+        if told(&result)["status"] != "pending" {
+            return result;
+        }
+        assert!(started.elapsed() < ANSWER_WITHIN, "{result:#}");
+        thread::sleep(Duration::from_secs(1));
+    }
 }
 
 /// The answer's object, which must be the same as its only text.

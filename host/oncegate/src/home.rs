@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use oncegate_ledger::Ledger;
+use oncegate_ledger::redb::everybody_can_change;
 use oncegate_sandbox::policy::Policy;
 use oncegate_sandbox::{Options, Sandbox};
 
@@ -122,10 +123,6 @@ fn check_ledger_url(url: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Permission of everybody to write, and the bit of folders in which nobody replaces the files of others.
-const OTHERS_WRITE: u32 = 0o002;
-const STICKY: u32 = 0o1000;
-
 /// Reads a text file up to a bound. A device or a pipe has no length to ask for and may never end.
 pub(crate) fn read_text(path: &Path, what: &str, bytes_max: u64) -> anyhow::Result<String> {
     let unreadable = || format!("{what} {} cannot be read", path.display());
@@ -161,8 +158,7 @@ fn refuse_if_others_can_write(file: &Path) -> anyhow::Result<()> {
     let folder = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     for path in [file, folder] {
         let Ok(metadata) = std::fs::metadata(path) else { continue };
-        let mode = metadata.permissions().mode();
-        if mode & OTHERS_WRITE != 0 && mode & STICKY == 0 {
+        if everybody_can_change(metadata.permissions().mode()) {
             let (file, path) = (file.display(), path.display());
             bail!(
                 "the policy {file} can be changed by everybody, by the mode of {path}; make it the operator's alone (chmod o-w)"

@@ -16,6 +16,7 @@ mod oauth;
 mod policy_file;
 mod server;
 mod sessions;
+mod stamp;
 mod status;
 mod stdio;
 mod strict;

@@ -121,7 +121,9 @@ impl Cache {
     }
 }
 
-fn mac_under(key: &[u8; CODE_BYTES], bytes: &[u8]) -> Hmac<Sha256> {
+/// Begins a code over these bytes under a key of this size.
+#[must_use]
+pub fn mac_under(key: &[u8; CODE_BYTES], bytes: &[u8]) -> Hmac<Sha256> {
     let mut block = hmac::digest::Key::<Hmac<Sha256>>::default();
     // HMAC pads a key shorter than its block with zeros (RFC 2104, section 2).
     block[..CODE_BYTES].copy_from_slice(key);

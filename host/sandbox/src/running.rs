@@ -45,12 +45,14 @@ impl Ready {
         digest(&parts)
     }
 
-    /// The client sent its own key along with the call: it is refused where that was used for something
+    /// If the client sent its own key along with the call: it is refused where that was used for something
     /// else before.
     #[must_use]
-    pub fn with_client_key(self, key: &ClientKey) -> Self {
-        let stream = StreamId::client_key(self.call.tenant(), key.text());
-        self.call.set_client_key(Used { stream, call: self.request() });
+    pub fn with_client_key(self, key: Option<&ClientKey>) -> Self {
+        if let Some(key) = key {
+            let stream = StreamId::client_key(self.call.tenant(), key.text());
+            self.call.set_client_key(Used { stream, call: self.request() });
+        }
         self
     }
 

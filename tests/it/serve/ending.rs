@@ -10,7 +10,7 @@ use oncegate_tests::mcp::{ANSWER_WITHIN, Stdio};
 use oncegate_tests::provider::mode::Mode;
 use serde_json::{Value, json};
 
-use super::{TOOL, refunds, start};
+use super::{TOOL, refunds, start, until_refunded};
 use crate::agent::refund;
 
 /// A server with a refund under way whose answer comes slowly.
@@ -112,14 +112,6 @@ fn is_done(harness: &Harness) {
     let row: Value = serde_json::from_str(list.stdout.lines().next().unwrap()).unwrap();
     assert_eq!(row["receipt"], harness.provider().effects().unwrap()[0].id.as_str(), "{row:#}");
     assert_eq!((&row["state"], refunds(harness)), (&json!("done"), 1), "{row:#}");
-}
-
-fn until_refunded(harness: &Harness) {
-    let started = Instant::now();
-    while refunds(harness) == 0 {
-        assert!(started.elapsed() < ANSWER_WITHIN, "no refund was made");
-        thread::sleep(Duration::from_millis(5));
-    }
 }
 
 #[test]

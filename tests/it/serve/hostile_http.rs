@@ -4,15 +4,13 @@ use std::fs;
 use std::io::Write;
 use std::net::TcpStream;
 use std::thread;
-use std::time::{Duration, Instant};
 
 use oncegate_tests::harness::{Harness, TENANT};
-use oncegate_tests::mcp::ANSWER_WITHIN;
 use oncegate_tests::mcp::http::{Client, NEWER, OLDER, Server, send};
 use oncegate_tests::provider::mode::Mode;
 use serde_json::{Value, json};
 
-use super::{TOOL, http, receipt, refunds, told};
+use super::{TOOL, http, receipt, refunds, told, until_refunded};
 use crate::agent::{refund, with_limits};
 
 /// Time enough for a call on a busy machine.
@@ -149,14 +147,6 @@ fn an_effect_under_way_ends_well_whatever_another_client_sends() {
     assert_eq!(refunds(&served.harness), 2);
 }
 
-fn until_refunded(harness: &Harness) {
-    let started = Instant::now();
-    while refunds(harness) == 0 {
-        assert!(started.elapsed() < ANSWER_WITHIN, "no refund was made");
-        thread::sleep(Duration::from_millis(5));
-    }
-}
-
 #[test]
 fn other_forms_than_the_protocols_are_refused_by_name() {
     let served = serve();
@@ -248,8 +238,8 @@ fn what_waits_for_one_tenant_is_not_told_to_another() {
     harness.provider().mode(Mode::Slow, "POST", "/v1/refunds", Some(1)).unwrap();
     let pending = acme.call(OLDER, TOOL, &refund("R-1", "broken")).unwrap();
     assert_eq!(told(&pending)["status"], "pending", "{pending:#}");
-    let others = until_settled(&other);
-    let own = until_settled(&acme);
+    let others = http::settled(&other);
+    let own = http::settled(&acme);
     assert_ne!(receipt(&own), receipt(&others));
     // Each has its own, as its orchestrator asked.
     assert_eq!(refunds(&harness), 2);
@@ -259,18 +249,6 @@ fn what_waits_for_one_tenant_is_not_told_to_another() {
         let effects = found["structuredContent"]["effects"].as_array().unwrap();
         let receipts: Vec<_> = effects.iter().map(|effect| effect["receipt"].as_str().unwrap()).collect();
         assert_eq!(receipts, [receipt.as_str()], "{found:#}");
-    }
-}
-
-fn until_settled(client: &Client) -> Value {
-    let started = Instant::now();
-    loop {
-        let result = client.call(OLDER, TOOL, &refund("R-1", "broken")).unwrap();
-        if told(&result)["status"] != "pending" {
-            return result;
-        }
-        assert!(started.elapsed() < ANSWER_WITHIN, "{result:#}");
-        thread::sleep(Duration::from_millis(500));
     }
 }
 

@@ -13,7 +13,7 @@ use oncegate_tests::mcp::http::{Client, NEWER, OLDER, Server, send};
 use oncegate_tests::provider::mode::Mode;
 use serde_json::{Value, json};
 
-use super::{TOOL, is_replay, receipt, refunds, told};
+use super::{TOOL, is_replay, receipt, refunds, told, until_refunded, until_settled};
 use crate::agent::refund;
 
 /// `oncegate serve COMPONENT`, for whom the tokens say.
@@ -46,26 +46,10 @@ impl Served {
     fn client(&self) -> Client {
         self.server.client(&self.token)
     }
-
-    fn until_refunded(&self) {
-        let started = Instant::now();
-        while refunds(&self.harness) == 0 {
-            assert!(started.elapsed() < ANSWER_WITHIN, "no refund was made");
-            thread::sleep(Duration::from_millis(5));
-        }
-    }
 }
 
-fn until_settled(client: &Client) -> Value {
-    let started = Instant::now();
-    loop {
-        let result = client.call(OLDER, TOOL, &refund("R-1", "broken")).unwrap();
-        if told(&result)["status"] != "pending" {
-            return result;
-        }
-        assert!(started.elapsed() < ANSWER_WITHIN, "{result:#}");
-        thread::sleep(Duration::from_secs(1));
-    }
+pub(super) fn settled(client: &Client) -> Value {
+    until_settled(|| client.call(OLDER, TOOL, &refund("R-1", "broken")).unwrap())
 }
 
 #[test]
@@ -207,10 +191,10 @@ fn a_client_that_vanishes_loses_nothing() {
     served.harness.provider().mode(Mode::Slow, "POST", "/v1/refunds", Some(1)).unwrap();
     let call = client.request(OLDER, "tools/call", &json!({ "name": TOOL, "arguments": refund("R-1", "broken") }));
     let stream = client.leave_open(&call).unwrap();
-    served.until_refunded();
+    until_refunded(&served.harness);
     stream.shutdown(Shutdown::Both).unwrap();
     drop(stream);
-    let again = until_settled(&client);
+    let again = settled(&client);
     assert_eq!(receipt(&again), served.harness.provider().effects().unwrap()[0].id);
     assert_eq!(refunds(&served.harness), 1);
 }
@@ -238,7 +222,7 @@ fn at_sigterm_calls_are_answered_and_what_was_dispatched_is_stored() {
     let client = served.client();
     served.harness.provider().mode(Mode::Slow, "POST", "/v1/refunds", Some(1)).unwrap();
     let caller = thread::spawn(move || client.call(OLDER, TOOL, &refund("R-1", "broken")));
-    served.until_refunded();
+    until_refunded(&served.harness);
     let sent = Command::new("kill").args(["-TERM", &served.server.pid().to_string()]).status().unwrap();
     assert!(sent.success());
     let heard = receipt(&caller.join().unwrap().unwrap());

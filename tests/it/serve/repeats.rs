@@ -4,12 +4,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use oncegate_tests::harness::Harness;
-use oncegate_tests::mcp::{ANSWER_WITHIN, Stdio};
+use oncegate_tests::mcp::ANSWER_WITHIN;
 use oncegate_tests::provider::domains::Settings;
 use oncegate_tests::provider::mode::Mode;
 use serde_json::{Value, json};
 
-use super::{TOOL, is_replay, receipt, refunds, start, told};
+use super::{TOOL, is_replay, receipt, refunds, start, told, until_refunded, until_settled};
 use crate::agent::{refund, with_limits};
 
 const LIMITS: &str = "request-deadline = \"3s\"\nidle = \"3s\"\nanswer-within = \"1s\"";
@@ -17,27 +17,6 @@ const LIMITS: &str = "request-deadline = \"3s\"\nidle = \"3s\"\nanswer-within = 
 fn lookups(harness: &Harness) -> usize {
     let log = harness.provider().log().unwrap();
     log.iter().filter(|one| one.path.starts_with("/returns/")).count()
-}
-
-fn until_refunded(harness: &Harness) {
-    let started = Instant::now();
-    while refunds(harness) == 0 {
-        assert!(started.elapsed() < ANSWER_WITHIN, "no refund was made");
-        thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// Calls as the answers say, until it is not pending any more.
-fn until_settled(client: &mut Stdio, arguments: &Value) -> Value {
-    let started = Instant::now();
-    loop {
-        let result = client.call(TOOL, arguments).unwrap();
-        if told(&result)["status"] != "pending" {
-            return result;
-        }
-        assert!(started.elapsed() < ANSWER_WITHIN, "{result:#}");
-        thread::sleep(Duration::from_secs(1));
-    }
 }
 
 #[test]
@@ -133,7 +112,7 @@ fn what_was_dispatched_is_not_cancelled() {
     let id = client.request("tools/call", &json!({ "name": TOOL, "arguments": refund("R-1", "broken") })).unwrap();
     until_refunded(&harness);
     client.notify("notifications/cancelled", &json!({ "requestId": id })).unwrap();
-    let receipt = receipt(&until_settled(&mut client, &refund("R-1", "again")));
+    let receipt = receipt(&until_settled(|| client.call(TOOL, &refund("R-1", "again")).unwrap()));
     assert_eq!(harness.provider().effects().unwrap()[0].id, receipt);
     assert_eq!(refunds(&harness), 1);
 }

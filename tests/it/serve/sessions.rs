@@ -14,7 +14,7 @@ use oncegate_tests::provider::mode::Mode;
 use serde_json::{Value, json};
 
 use super::http::{command, token};
-use super::{TOOL, is_replay, receipt, refunds, told};
+use super::{TOOL, is_replay, receipt, refunds, told, until_refunded, until_settled};
 use crate::agent::refund;
 
 /// What one token's tenant may have.
@@ -143,28 +143,10 @@ impl Served {
     fn begin(&self) -> Session {
         begin(&self.server, &self.token).unwrap()
     }
-
-    fn until_refunded(&self) {
-        let started = Instant::now();
-        while refunds(&self.harness) == 0 {
-            assert!(started.elapsed() < ANSWER_WITHIN, "no refund was made");
-            thread::sleep(Duration::from_millis(5));
-        }
-    }
 }
 
-/// Calls until the answer is not that it is being done.
-fn until_settled(session: &Session) -> Value {
-    let started = Instant::now();
-    loop {
-        let answer = session.call(99, &refund("R-1", "what became of it?"));
-        let result = result(&answer, 99).clone();
-        if told(&result)["status"] != "pending" {
-            return result;
-        }
-        assert!(started.elapsed() < ANSWER_WITHIN, "{result:#}");
-        thread::sleep(Duration::from_secs(1));
-    }
+fn settled(session: &Session) -> Value {
+    until_settled(|| result(&session.call(99, &refund("R-1", "what became of it?")), 99).clone())
 }
 
 #[test]
@@ -237,7 +219,7 @@ fn a_second_request_under_the_id_of_one_that_runs_is_refused() {
         let session = session.clone();
         thread::spawn(move || session.call(7, &refund("R-1", "broken")))
     };
-    served.until_refunded();
+    until_refunded(&served.harness);
     let second = session.call(7, &refund("R-2", "under the same id"));
     assert_eq!(second.status, 409);
     let error = &second.messages[0];
@@ -245,7 +227,7 @@ fn a_second_request_under_the_id_of_one_that_runs_is_refused() {
     assert!(error["error"]["message"].as_str().unwrap().contains("under way"), "{error}");
     assert_eq!(session.ping(), 200, "other ids are free");
     let first = first.join().unwrap();
-    let settled = until_settled(&session);
+    let settled = settled(&session);
     assert!(matches!(told(result(&first, 7))["status"].as_str(), Some("done" | "pending")), "{:#?}", first.messages);
     // The id is free again, and the refused call was not made.
     is_replay(result(&session.call(7, &refund("R-1", "again")), 7), &receipt(&settled));
@@ -261,14 +243,14 @@ fn the_answer_of_a_cancelled_request_is_not_another_ones() {
     let first = session.clone();
     // Nothing more may come in its stream.
     thread::spawn(move || first.call(7, &refund("R-1", "broken")));
-    served.until_refunded();
+    until_refunded(&served.harness);
     let cancel = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 7 } });
     assert_eq!(session.post(&cancel).status, 202);
     let second = session.call(7, &refund("R-2", "under the same id"));
     assert_eq!(second.status, 409, "{:#?}", second.messages);
     assert!(second.messages[0]["error"]["message"].as_str().unwrap().contains("cancelled"), "{:#?}", second.messages);
     assert_eq!(refunds(&served.harness), 1);
-    let receipt = receipt(&until_settled(&session));
+    let receipt = receipt(&settled(&session));
     assert_eq!(served.harness.provider().effects().unwrap()[0].id, receipt);
 }
 
@@ -287,7 +269,7 @@ fn what_rests_ends_and_what_runs_does_not() {
         thread::sleep(pause);
         pause += Duration::from_secs(1);
     }
-    let first = receipt(&until_settled(&served.begin()));
+    let first = receipt(&settled(&served.begin()));
     assert_eq!(first, served.harness.provider().effects().unwrap()[0].id);
     assert_eq!(refunds(&served.harness), 1);
 }
@@ -311,10 +293,10 @@ fn nothing_is_lost_with_a_session() {
     served.harness.provider().mode(Mode::Slow, "POST", "/v1/refunds", Some(1)).unwrap();
     let mut stream = TcpStream::connect(served.server.address()).unwrap();
     stream.write_all(&session.bytes(&call(1, &refund("R-1", "broken")))).unwrap();
-    served.until_refunded();
+    until_refunded(&served.harness);
     assert_eq!(session.end(), 202);
     drop(stream);
-    let settled = until_settled(&served.begin());
+    let settled = settled(&served.begin());
     assert_eq!(receipt(&settled), served.harness.provider().effects().unwrap()[0].id);
     assert_eq!(refunds(&served.harness), 1);
 }

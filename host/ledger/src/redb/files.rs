@@ -51,6 +51,12 @@ const OTHERS_WRITE: u32 = 0o002;
 /// In a folder with this bit nobody replaces the files of others.
 const STICKY: u32 = 0o1000;
 
+/// Whether everybody may change a file of this mode, or replace what lies in a folder of it.
+#[must_use]
+pub fn everybody_can_change(mode: u32) -> bool {
+    mode & OTHERS_WRITE != 0 && mode & STICKY == 0
+}
+
 /// Refuses a ledger that everybody may write or replace, it or what lies beside it.
 pub(super) fn refuse_if_exposed(ledger: &Path) -> Result<(), LedgerError> {
     let beside = ["head", "lock", "segments", "hosts"].map(|suffix| beside(ledger, suffix));
@@ -60,7 +66,7 @@ pub(super) fn refuse_if_exposed(ledger: &Path) -> Result<(), LedgerError> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => return Err(LedgerError::io(path.display(), &error)),
         };
-        if mode & OTHERS_WRITE != 0 && mode & STICKY == 0 {
+        if everybody_can_change(mode) {
             return Err(LedgerError::Exposed { at: path.display().to_string() });
         }
     }

@@ -60,11 +60,7 @@ pub(super) async fn ready(
     let offer = newer::offer(&server.shared, context, &arguments, &facts);
     let request = CallRequest { tool: entry.function.clone(), arguments: Value::Object(arguments), context: facts };
     let ready = sandbox.ready(&entry.component, request).await?;
-    let ready = match &caller.key {
-        Some(key) => ready.with_client_key(key),
-        None => ready,
-    };
-    Ok(Prepared { ready, offer })
+    Ok(Prepared { ready: ready.with_client_key(caller.key.as_ref()), offer })
 }
 
 /// A call that runs.

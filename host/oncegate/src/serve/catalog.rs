@@ -1,15 +1,15 @@
 //! The tools that are served: components and folders, the names they get, and what changes in folders.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use anyhow::{Context, bail};
 use oncegate_sandbox::policy::{self, Policy};
 use oncegate_sandbox::{Loaded, Sandbox};
 use rmcp::model::Tool;
 
+use super::stamp::{Stamp, stamp};
 use super::tools::{self, STATUS_TOOL};
 use crate::print::clean;
 
@@ -108,16 +108,6 @@ fn check_name(name: &str) -> Result<(), String> {
         return Err(format!("{} cannot be the name of a tool here", clean(name)));
     }
     Ok(())
-}
-
-/// What tells one version of a file from another without reading it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Stamp {
-    modified: SystemTime,
-    bytes: u64,
-    inode: u64,
-    /// When the file's entry changed: also what was written under an older date.
-    entry_changed: (i64, i64),
 }
 
 struct Seen {
@@ -247,13 +237,6 @@ impl Shelf {
         }
         Ok(files)
     }
-}
-
-pub(super) fn stamp(path: &Path) -> Option<Stamp> {
-    use std::os::unix::fs::MetadataExt;
-    let metadata = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
-    let entry_changed = (metadata.ctime(), metadata.ctime_nsec());
-    Some(Stamp { modified: metadata.modified().ok()?, bytes: metadata.len(), inode: metadata.ino(), entry_changed })
 }
 
 #[cfg(test)]

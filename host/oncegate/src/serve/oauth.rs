@@ -5,14 +5,15 @@
 //! read again when it changes, so that keys are rotated by replacing it.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, bail};
 use jsonwebtoken::jwk::{AlgorithmParameters, Jwk, JwkSet, PublicKeyUse};
 use jsonwebtoken::{Algorithm, DecodingKey, Header, Validation, decode, decode_header};
 use serde_json::{Map, Value};
 
-use super::tokens::{Identity, Stamp, stamp};
+use super::stamp::{Stamp, stamp};
+use super::tokens::Identity;
 use crate::home::{now_ms, read_text};
 
 /// Bytes of a key set: some hundred keys.
@@ -52,7 +53,7 @@ pub(super) struct Issued {
     options: Options,
     issuers: Vec<String>,
     audience: String,
-    read: Mutex<Option<(Stamp, JwkSet)>>,
+    read: Mutex<Option<(Stamp, Arc<JwkSet>)>>,
 }
 
 impl Issued {
@@ -94,16 +95,16 @@ impl Issued {
     }
 
     /// The keys as the file has them now. A file that cannot be read lets nobody in.
-    fn keys(&self) -> anyhow::Result<JwkSet> {
+    fn keys(&self) -> anyhow::Result<Arc<JwkSet>> {
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         let now = stamp(&self.options.keys);
         if let Some((stamp, keys)) = &*read
             && Some(*stamp) == now
         {
-            return Ok(keys.clone());
+            return Ok(Arc::clone(keys));
         }
-        let keys = read_keys(&self.options.keys)?;
-        *read = now.map(|stamp| (stamp, keys.clone()));
+        let keys = Arc::new(read_keys(&self.options.keys)?);
+        *read = now.map(|stamp| (stamp, Arc::clone(&keys)));
         Ok(keys)
     }
 }

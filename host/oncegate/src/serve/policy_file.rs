@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use anyhow::bail;
 use oncegate_sandbox::policy::Policy;
 
-use super::catalog::{Stamp, stamp};
 use super::facts::Facts;
+use super::stamp::{Stamp, stamp};
 use crate::commands::policy::asked;
 use crate::home::Home;
 

@@ -4,7 +4,7 @@
 //! changes: a revoked token is refused at the next request.
 
 use std::io::Write;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -15,6 +15,7 @@ use rand::RngCore;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use super::stamp::{Stamp, stamp};
 use crate::home::read_text;
 use crate::print::hex;
 
@@ -77,14 +78,6 @@ impl Identity {
 pub(crate) struct Tokens {
     file: PathBuf,
     read: Mutex<Option<(Stamp, Vec<Token>)>>,
-}
-
-/// What changes when a file does: the time of its last change, its length, and which file it is.
-pub(super) type Stamp = (i64, i64, u64, u64);
-
-pub(super) fn stamp(file: &Path) -> Option<Stamp> {
-    let metadata = std::fs::metadata(file).ok()?;
-    Some((metadata.mtime(), metadata.mtime_nsec(), metadata.len(), metadata.ino()))
 }
 
 impl Tokens {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use hmac::{Hmac, KeyInit, Mac};
+use hmac::{Hmac, Mac};
 use oncegate_sandbox::cache;
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
@@ -73,11 +73,7 @@ impl Sealer {
     }
 
     fn mac(&self, said: &[u8]) -> anyhow::Result<Hmac<Sha256>> {
-        let mut block = hmac::digest::Key::<Hmac<Sha256>>::default();
-        // HMAC pads a key shorter than its block with zeros (RFC 2104, section 2).
-        block[..CODE_BYTES].copy_from_slice(&self.key()?);
-        let mut mac = <Hmac<Sha256> as KeyInit>::new(&block);
-        mac.update(DOMAIN);
+        let mut mac = cache::mac_under(&self.key()?, DOMAIN);
         mac.update(&self.ledger);
         mac.update(said);
         Ok(mac)

@@ -182,7 +182,7 @@ impl Job {
             return Turn::Answer(*refused);
         }
         let ready = match sandbox.ready(&self.tool.component, request).await {
-            Ok(ready) => self.tool.key.iter().fold(ready, |ready, key| ready.with_client_key(key)),
+            Ok(ready) => ready.with_client_key(self.tool.key.as_ref()),
             Err(refused) => return Turn::Answer(*refused),
         };
         tokio::select! {
