@@ -12,6 +12,8 @@ use serde_json::Value;
 use super::facts::{self, Facts};
 use super::tokens::Identity;
 
+/// The first revision without sessions; revisions are dates, and are compared as texts.
+pub(super) const NEWER: &str = "2026-07-28";
 /// MCP's `_meta` key for how soon the client wants an answer, in milliseconds.
 const WITHIN_KEY: &str = "dev.oncegate/answer-within-ms";
 /// The same as a header.
@@ -61,9 +63,8 @@ impl Caller {
         };
         if let Some(parts) = context.extensions.get::<http::request::Parts>() {
             caller.read_http(parts)?;
-            let new = context.protocol_version().is_some_and(|version| version.as_str() >= "2026-07-28");
             // In the older revision a stream may close while its client goes on waiting.
-            caller.cancels = new;
+            caller.cancels = is_newer(context);
         }
         caller.within = caller.within.map(|within| within.max(WITHIN_MIN));
         Ok(caller)
@@ -111,6 +112,11 @@ fn key_of_header(value: &http::HeaderValue) -> Result<ClientKey, Box<Outcome>> {
 
 fn wrong_key(why: &str) -> Box<Outcome> {
     Box::new(Outcome::refused(Code::InvalidArguments, format!("{why}; nothing was sent.")))
+}
+
+/// Whether the request is of the revision without sessions, or a later one.
+pub(super) fn is_newer(context: &RequestContext<RoleServer>) -> bool {
+    context.protocol_version().is_some_and(|version| version.as_str() >= NEWER)
 }
 
 fn unreadable() -> Box<Outcome> {

@@ -27,7 +27,7 @@ use rmcp::model::{
 use rmcp::service::{PeerRequestOptions, RequestContext};
 use serde_json::Value;
 
-use super::caller::Caller;
+use super::caller::{self, Caller};
 use super::calling::{self, Called, Ran};
 use super::catalog::Entry;
 use super::server::Server;
@@ -124,8 +124,7 @@ pub(super) async fn call(
 
 /// What the client of this request says that it can do.
 fn way(context: &RequestContext<RoleServer>) -> Way {
-    let new = context.protocol_version().is_some_and(|version| version.as_str() >= "2026-07-28");
-    let (way, capabilities) = match new {
+    let (way, capabilities) = match caller::is_newer(context) {
         true => (Way::Result, context.meta.client_capabilities()),
         // Only a handshake makes a connection on which the client can be asked.
         false => (Way::Request, context.peer.peer_info().map(|info| info.capabilities.clone())),

@@ -10,6 +10,7 @@ use rmcp::model::{LoggingLevel, LoggingMessageNotificationParam, ServerCapabilit
 use rmcp::service::RequestContext;
 use serde_json::json;
 
+use super::caller;
 use super::server::Server;
 
 /// Bytes of all messages of one call: what a person reads, not what a guest can print.
@@ -50,10 +51,9 @@ impl Told {
 
 /// Whether the client wants to know.
 pub(super) fn wanted(server: &Server, context: &RequestContext<RoleServer>) -> bool {
-    let new = context.protocol_version().is_some_and(|version| version.as_str() >= "2026-07-28");
     match context.meta.log_level() {
         Some(level) => rank(level) <= DEFAULT,
-        None => !new && server.level.load(Ordering::Relaxed) <= DEFAULT,
+        None => !caller::is_newer(context) && server.level.load(Ordering::Relaxed) <= DEFAULT,
     }
 }
 

@@ -8,6 +8,8 @@ use http::{HeaderMap, StatusCode};
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
+use super::caller;
+
 /// Values in one message: far more than a call has, and no more than tens of megabytes when it is read.
 const VALUES_MAX: usize = 100_000;
 /// Header of revision 2025-11-25 for sessions, and the header that tells the revision.
@@ -48,7 +50,7 @@ pub(super) fn headers(headers: &HeaderMap) -> Result<(), Refused> {
 /// One is named.
 pub(super) fn no_session(headers: &HeaderMap) -> Result<(), Refused> {
     let revision = headers.get(REVISION).and_then(|revision| revision.to_str().ok());
-    let newer = revision.is_some_and(|revision| revision >= "2026-07-28");
+    let newer = revision.is_some_and(|revision| revision >= caller::NEWER);
     if headers.contains_key(SESSION) && !newer {
         return Err((StatusCode::NOT_FOUND, "there is no such session; none is needed here"));
     }

@@ -7,13 +7,12 @@ use std::time::Duration;
 use oncegate_sandbox::Running;
 use rmcp::RoleServer;
 use rmcp::model::{
-    CreateTaskResult, DetailedTask, ErrorData, GetTaskResult, JsonObject, ProtocolVersion, Task, TaskPayload,
-    TaskStatus,
+    CreateTaskResult, DetailedTask, ErrorData, GetTaskResult, JsonObject, Task, TaskPayload, TaskStatus,
 };
 use rmcp::service::RequestContext;
 use serde_json::Value;
 
-use super::super::caller::Caller;
+use super::super::caller::{self, Caller};
 use super::super::catalog::Entry;
 use super::super::facts::Facts;
 use super::super::server::{Server, Shared};
@@ -39,8 +38,7 @@ pub(in super::super) fn offer(
 ) -> Option<Offer> {
     // What a connection once said does not count: each request says it.
     let takes = context.meta.client_capabilities().is_some_and(|client| client.supports_tasks());
-    let is_newer = context.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28);
-    (takes && is_newer && shared.tasks.is_kept()).then(|| Offer {
+    (takes && caller::is_newer(context) && shared.tasks.is_kept()).then(|| Offer {
         after: shared.tasks.after,
         arguments: Value::Object(arguments.clone()),
         facts: facts.clone(),
