@@ -83,8 +83,6 @@ fn inspects_as_the_one_in_rust(harness: &Harness, made_with: &str) {
     }
     let sarif = harness.run(&["inspect", "--sarif", harness.component().to_str().unwrap()]).unwrap();
     assert!(sarif.json().unwrap()["runs"][0]["results"].is_array(), "{sarif:#?}");
-    let against = ["inspect", harness.component().to_str().unwrap(), "--against", rust.to_str().unwrap()];
-    assert_eq!(harness.run(&against).unwrap().code, Some(0), "no more than the one in Rust");
 }
 
 fn refunds_once(harness: &Harness) {
