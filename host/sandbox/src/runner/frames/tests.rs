@@ -1,0 +1,1 @@
+//! Frames as they went and as they must not come.

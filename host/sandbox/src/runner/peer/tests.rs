@@ -1,0 +1,1 @@
+//! A runner that is hostile, played by a test over a socket.
