@@ -57,7 +57,9 @@ async fn run(args: Args) -> anyhow::Result<Exit> {
         Command::Doctor => commands::doctor::run(&home).await,
         Command::Completions { shell } => commands::completions::run(shell),
         Command::Man { directory } => commands::man::run(&directory),
-        Command::RunnerProcess | Command::CompilerProcess { .. } => anyhow::bail!("this command is for oncegate itself"),
+        Command::RunnerProcess | Command::CompilerProcess { .. } => {
+            anyhow::bail!("this command is for oncegate itself")
+        }
     }
 }
 

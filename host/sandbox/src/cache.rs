@@ -14,7 +14,6 @@ use sha2::Sha256;
 use wasmtime::Engine;
 use wasmtime::component::Component;
 
-
 /// Bytes of the key and of a file's authentication code.
 const CODE_BYTES: usize = 32;
 

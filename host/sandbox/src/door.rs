@@ -13,15 +13,9 @@ use crate::guest::OverLimit;
 #[derive(Debug)]
 pub(crate) enum Ask {
     /// `lookup.fetch`
-    Fetch {
-        operation: String,
-        fields: Vec<Field>,
-    },
+    Fetch { operation: String, fields: Vec<Field> },
     /// `effect.perform`
-    Perform {
-        operation: String,
-        fields: Vec<Field>,
-    },
+    Perform { operation: String, fields: Vec<Field> },
     /// `context.get`
     Context { name: String },
 }

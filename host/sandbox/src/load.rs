@@ -113,12 +113,7 @@ pub fn read(path: &Path) -> Result<Vec<u8>, ComponentError> {
 /// # Errors
 /// [`ComponentError`]: every import that is not known is refused by name before it is compiled, and
 /// linking for the class is the gate behind that.
-pub(crate) fn load(
-    bytes: &[u8],
-    place: &Place,
-    cache: &Cache,
-    limits: &Limits,
-) -> Result<Loaded, ComponentError> {
+pub(crate) fn load(bytes: &[u8], place: &Place, cache: &Cache, limits: &Limits) -> Result<Loaded, ComponentError> {
     let description = Description::read(bytes)?;
     let code = place.load(&description, bytes, cache, limits)?;
     let tools = description.tools.iter().enumerate().map(|(index, tool)| (tool.name.clone(), index)).collect();

@@ -28,7 +28,10 @@ pub(super) fn all() -> Vec<Attempt> {
         attempt("start a thread", std::thread::Builder::new().spawn(|| {})),
         attempt("trace a process", system::try_to_trace(1)),
         attempt("send a signal", test_kill_process(Pid::INIT).map_err(io::Error::from)),
-        attempt("raise a limit", setrlimit(Resource::Core, Rlimit { current: None, maximum: None }).map_err(io::Error::from)),
+        attempt(
+            "raise a limit",
+            setrlimit(Resource::Core, Rlimit { current: None, maximum: None }).map_err(io::Error::from),
+        ),
         attempt("leave its namespaces", system::unshare(libc::CLONE_NEWUSER)),
         attempt("find a secret in its environment", environment()),
     ]

@@ -75,7 +75,9 @@ fn why(status: ExitStatus, time: Duration, said: &[u8]) -> String {
         (Some(1), _) => String::from_utf8_lossy(said).chars().filter(|c| !c.is_control()).collect(),
         (_, Some(SIGXCPU)) => out_of_time(time),
         (_, Some(SIGXFSZ)) => format!("its code has more than {} MiB", CODE_BYTES_MAX >> 20),
-        (_, Some(SIGABRT)) => format!("the compiler gave up; compiling it may need more than {} MiB", COMPILE_BYTES_MAX >> 20),
+        (_, Some(SIGABRT)) => {
+            format!("the compiler gave up; compiling it may need more than {} MiB", COMPILE_BYTES_MAX >> 20)
+        }
         _ => format!("the compiler ended with {status}"),
     }
 }

@@ -40,7 +40,8 @@ pub(super) fn enter(kind: Kind) -> Result<Walls, String> {
     let user_namespace = system::unshare(libc::CLONE_NEWUSER).is_ok();
     let network_namespace = system::unshare(libc::CLONE_NEWNET).is_ok();
     // Entering a user namespace forgets this signal and allows tracing, so they come after it.
-    set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| failed("ending with the host")(error.into()))?;
+    set_parent_process_death_signal(Some(Signal::KILL))
+        .map_err(|error| failed("ending with the host")(error.into()))?;
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(|error| failed("no tracing")(error.into()))?;
     limit(Resource::Core, 0)?;
     limit(Resource::Nofile, FILES_MAX)?;

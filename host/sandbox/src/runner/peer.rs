@@ -107,13 +107,7 @@ impl Peer {
     }
 
     /// Gives a call to it.
-    pub(super) fn give(
-        self: &Arc<Self>,
-        code: &Sealed,
-        task: &[u8],
-        log: &Log,
-        place: OwnedSemaphorePermit,
-    ) -> Given {
+    pub(super) fn give(self: &Arc<Self>, code: &Sealed, task: &[u8], log: &Log, place: OwnedSemaphorePermit) -> Given {
         let (sender, said) = unbounded_channel();
         let mut state = lock(&self.state);
         let call = state.begun;
@@ -246,13 +240,13 @@ impl Drop for Given {
         }
         // Without a runtime the process ends, and its runners with it.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(see_it_end(Arc::downgrade(&self.peer), call));
+            runtime.spawn(see_it_end(Arc::downgrade(&self.peer), call, CANCEL_WITHIN));
         }
     }
 }
 
-async fn see_it_end(peer: Weak<Peer>, call: u64) {
-    tokio::time::sleep(CANCEL_WITHIN).await;
+async fn see_it_end(peer: Weak<Peer>, call: u64, within: Duration) {
+    tokio::time::sleep(within).await;
     let Some(peer) = peer.upgrade() else { return };
     let still_there = lock(&peer.state).calls.contains_key(&call);
     if still_there {

@@ -111,14 +111,7 @@ impl Pool {
     }
 
     /// Runs one tool in a runner.
-    pub(crate) async fn run(
-        &self,
-        code: &Sealed,
-        tool: usize,
-        call: &Arc<Call>,
-        arguments: &[Val],
-        log: &Log,
-    ) -> Run {
+    pub(crate) async fn run(&self, code: &Sealed, tool: usize, call: &Arc<Call>, arguments: &[Val], log: &Log) -> Run {
         let Some(task) = frames::task(tool, &call.limits, arguments) else {
             return Run::Trapped("its arguments cannot be brought to a process of its own".to_owned());
         };

@@ -83,7 +83,10 @@ impl Starter {
         started.await.map_err(|_| gone())?
     }
 
-    fn order(&self, reply: impl FnOnce(Result<Started, IsolationError>) + Send + 'static) -> Result<(), IsolationError> {
+    fn order(
+        &self,
+        reply: impl FnOnce(Result<Started, IsolationError>) + Send + 'static,
+    ) -> Result<(), IsolationError> {
         let orders = self.0.clone();
         // What nobody waits for any more is dropped, and so ended.
         let reply: Reply = Box::new(move |result| {

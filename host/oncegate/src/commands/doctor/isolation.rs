@@ -56,7 +56,11 @@ fn status(examined: &Examined) -> Finding {
     if is("Seccomp", "2") && is("NoNewPrivs", "1") && is("CapEff", "0000000000000000") {
         return Finding::ok("isolation process", found);
     }
-    Finding::fail("isolation process", found, "seccomp, no new privileges and no capability are what a runner begins with")
+    Finding::fail(
+        "isolation process",
+        found,
+        "seccomp, no new privileges and no capability are what a runner begins with",
+    )
 }
 
 fn landlock(version: u32) -> Finding {
