@@ -334,6 +334,8 @@ impl Call {
         progress.host_calls = 0;
         progress.fetches.clear();
         progress.lookup_stop = None;
+        // What had no key yet was not sent.
+        progress.asked.retain(|one| one.key.is_some() || one.instead.is_some());
     }
 
     /// From now on effects are looked up and not performed.

@@ -5,7 +5,7 @@ use oncegate_tests::harness::Run;
 use super::*;
 
 /// Functions of the module that takes long, and additions in each.
-const FUNCTIONS: usize = 4_000;
+const FUNCTIONS: usize = 1_000;
 const ADDITIONS: usize = 1_500;
 
 /// A number as WebAssembly writes it.

@@ -8,6 +8,7 @@ use oncegate_sandbox::isolation::Program;
 use oncegate_sandbox::outcome::{Code, Outcome, Status};
 use oncegate_sandbox::policy::Policy;
 use oncegate_sandbox::{CallRequest, Options as Sandboxed, Sandbox};
+use tokio::runtime::Runtime;
 
 use super::*;
 
@@ -43,7 +44,11 @@ while True:
 "#;
 
 /// Runs one call of the puppet in runners that say this; what it is told.
-async fn call(harness: &Harness, says: &str) -> Outcome {
+fn call(harness: &Harness, says: &str) -> Outcome {
+    Runtime::new().unwrap().block_on(call_in(harness, says))
+}
+
+async fn call_in(harness: &Harness, says: &str) -> Outcome {
     let file = harness.home().join("policy.toml");
     let policy = Policy::parse("policy.toml", &fs::read_to_string(&file).unwrap()).unwrap();
     let ledger = oncegate_ledger::open(&format!("redb:{}", harness.home().join("ledger.redb").display())).await;
@@ -76,8 +81,8 @@ fn program(harness: &Harness, says: &str) -> Program {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn it_costs_its_own_call_and_nothing_is_sent() {
+#[test]
+fn it_costs_its_own_call_and_nothing_is_sent() {
     for says in [
         "s.sendall(b'\\xa5' * 1000)",
         "s.sendall(b'\\xff\\xff\\xff\\xff')",
@@ -89,7 +94,7 @@ async fn it_costs_its_own_call_and_nothing_is_sent() {
         "s.sendall(ended(call, b'\\0' + struct.pack('<I', 2000000000)))",
     ] {
         let harness = puppet("");
-        let outcome = call(&harness, says).await;
+        let outcome = call(&harness, says);
         assert_eq!((outcome.status, outcome.code), (Status::Refused, Some(Code::ToolFailed)), "{says}: {outcome:?}");
         assert!(outcome.message.contains("was lost"), "{says}: {}", outcome.message);
         assert_eq!(harness.provider().count("refund").unwrap(), 0, "{says}");
@@ -97,23 +102,23 @@ async fn it_costs_its_own_call_and_nothing_is_sent() {
 }
 
 /// A runner may lie as a guest may: about its result, not about an effect.
-#[tokio::test(flavor = "multi_thread")]
-async fn it_can_claim_no_more_than_a_guest() {
+#[test]
+fn it_can_claim_no_more_than_a_guest() {
     let harness = puppet("");
     // `ok` of a list of texts, which is what the tool returns.
     let claims = "s.sendall(ended(call, b'\\0' + struct.pack('<I', 1) + b'\\x14\\1\\1\\x0d' \
                   + struct.pack('<I', 1) + b'\\x0c' + text(b'refunded re_1')))";
-    let outcome = call(&harness, claims).await;
+    let outcome = call(&harness, claims);
     assert_eq!(outcome.status, Status::Done, "{outcome:?}");
     assert!(outcome.message.contains("asked for no effect") && outcome.effects.is_empty(), "{outcome:?}");
     // Another type than the tool's is no result.
     let harness = puppet("");
-    let outcome = call(&harness, "s.sendall(ended(call, b'\\0' + struct.pack('<I', 1) + b'\\0\\1'))").await;
+    let outcome = call(&harness, "s.sendall(ended(call, b'\\0' + struct.pack('<I', 1) + b'\\0\\1'))");
     assert_eq!((outcome.status, outcome.code), (Status::Refused, Some(Code::ToolFailed)), "{outcome:?}");
     // An effect without the lookup that its key comes from, asked for directly.
     let harness = puppet("");
     let asks = "s.sendall(asked(call, b'create-refund'))\n        if kind == 3: s.sendall(ended(0, b'\\4'))";
-    let outcome = call(&harness, asks).await;
+    let outcome = call(&harness, asks);
     assert_eq!(outcome.status, Status::Refused, "{outcome:?}");
     assert_eq!(harness.provider().count("refund").unwrap(), 0);
 }

@@ -13,7 +13,7 @@ use seccompiler::{
 use super::lockdown::Kind;
 
 /// Memory, time, threads that exist, signals of its own, and descriptors that it was given.
-const PLAIN: [libc::c_long; 41] = [
+const PLAIN: [libc::c_long; 42] = [
     libc::SYS_read,
     libc::SYS_write,
     libc::SYS_readv,
@@ -55,7 +55,9 @@ const PLAIN: [libc::c_long; 41] = [
     // The image of a component's memory: a file without a name or a place.
     libc::SYS_memfd_create,
     libc::SYS_ftruncate,
+    // What a thread does first, which may be after the filter.
     libc::SYS_set_robust_list,
+    libc::SYS_rseq,
 ];
 /// What older system calls do that this architecture still has.
 #[cfg(target_arch = "x86_64")]
@@ -83,13 +85,14 @@ fn programs(kind: Kind) -> Result<Vec<BpfProgram>, seccompiler::BackendError> {
     // A signal reaches this process only: that is how it aborts.
     let own = u64::from(std::process::id());
     allowed.insert(libc::SYS_tgkill, vec![rule(0, SeccompCmpOp::Eq, own)?]);
+    // A thread names itself.
+    allowed.insert(libc::SYS_prctl, vec![rule(0, SeccompCmpOp::Eq, number(libc::PR_SET_NAME))?]);
     let mut programs = Vec::new();
     if matches!(kind, Kind::Compiler { .. }) {
         // Threads, but no processes. What the newer call would make cannot be seen from here, so it is not there.
         let thread = number(libc::CLONE_THREAD);
         allowed.insert(libc::SYS_clone, vec![rule(0, SeccompCmpOp::MaskedEq(thread), thread)?]);
         allowed.insert(libc::SYS_clone3, Vec::new());
-        allowed.insert(libc::SYS_rseq, Vec::new());
         let absent = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
         programs.push(program(absent, SeccompAction::Allow, SeccompAction::Errno(errno(libc::ENOSYS)))?);
     }
