@@ -38,6 +38,7 @@ mod reconcile;
 mod relay;
 mod rephrase;
 mod retention;
+mod runners;
 mod sarif;
 mod senders;
 mod sequence;

@@ -45,9 +45,22 @@ pub(crate) struct Global {
     /// Print JSON for machines
     #[arg(long, global = true)]
     pub(crate) json: bool,
+    /// Where tools run: in processes of their own that can reach nothing, or in this one [default: process for `serve`
+    /// on Linux, else none]
+    #[arg(long, global = true, value_enum, value_name = "WHERE", env = "ONCEGATE_ISOLATION")]
+    pub(crate) isolation: Option<Isolation>,
     /// Say what happens on stderr; twice for more
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
+}
+
+/// Where tools run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Isolation {
+    /// In runner processes without secrets, files, network or other programs, and compiled in another
+    Process,
+    /// In this process, behind WebAssembly's walls alone
+    None,
 }
 
 #[derive(Debug, Subcommand)]
@@ -83,6 +96,15 @@ pub(crate) enum Command {
     Man {
         /// Folder to write them to
         directory: PathBuf,
+    },
+    /// What `--isolation process` starts to run tools in
+    #[command(hide = true)]
+    RunnerProcess,
+    /// What `--isolation process` starts to compile a component in
+    #[command(hide = true)]
+    CompilerProcess {
+        /// Seconds of CPU time
+        seconds: u64,
     },
 }
 

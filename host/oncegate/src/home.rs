@@ -8,10 +8,11 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use oncegate_ledger::Ledger;
 use oncegate_ledger::redb::everybody_can_change;
+use oncegate_sandbox::isolation::Program;
 use oncegate_sandbox::policy::Policy;
 use oncegate_sandbox::{Options, Sandbox};
 
-use crate::args::Global;
+use crate::args::{Global, Isolation};
 use crate::exit::usage;
 
 /// Bytes of a policy; it is written by hand.
@@ -108,7 +109,20 @@ impl Home {
         ledger: Result<Arc<dyn Ledger>, String>,
     ) -> anyhow::Result<Sandbox> {
         let clock = Arc::new(now_ms);
-        Ok(Sandbox::new(Options { policy, ledger, cache: self.cache(), clock })?)
+        let options = Options { policy, ledger, cache: self.cache(), clock };
+        Ok(match self.global.isolation {
+            Some(Isolation::Process) => Sandbox::behind_runners(options, this_program())?,
+            Some(Isolation::None) | None => Sandbox::new(options)?,
+        })
+    }
+}
+
+/// This very program, whatever has become of its file, as it is started to run and to compile tools.
+pub(crate) fn this_program() -> Program {
+    Program {
+        path: PathBuf::from("/proc/self/exe"),
+        runner: vec!["runner-process".into()],
+        compiler: vec!["compiler-process".into()],
     }
 }
 

@@ -13,12 +13,24 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use args::{Args, Command};
+use args::{Args, Command, Isolation};
 use exit::Exit;
+use oncegate_sandbox::isolation;
 
 fn main() -> ExitCode {
-    let args = Args::parse();
+    let mut args = Args::parse();
+    // Before anything is opened or started.
+    if let Some(exit) = walled_off(&args.command) {
+        return exit;
+    }
     log_to_stderr(args.global.verbose);
+    #[cfg(target_os = "linux")]
+    if let Err(error) = isolation::harden(is_private(&args.command)) {
+        tracing::warn!(%error, "this process cannot give up what it does not need");
+    }
+    if matches!(args.command, Command::Serve(_)) && cfg!(target_os = "linux") {
+        args.global.isolation.get_or_insert(Isolation::Process);
+    }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return exit::report(&anyhow::Error::new(error).context("the program cannot start")),
@@ -45,7 +57,31 @@ async fn run(args: Args) -> anyhow::Result<Exit> {
         Command::Doctor => commands::doctor::run(&home).await,
         Command::Completions { shell } => commands::completions::run(shell),
         Command::Man { directory } => commands::man::run(&directory),
+        Command::RunnerProcess | Command::CompilerProcess { .. } => {
+            anyhow::bail!("this command is for oncegate itself")
+        }
     }
+}
+
+/// The processes that this program starts of itself.
+fn walled_off(command: &Command) -> Option<ExitCode> {
+    match command {
+        #[cfg(target_os = "linux")]
+        Command::RunnerProcess => Some(isolation::run_guests()),
+        #[cfg(target_os = "linux")]
+        Command::CompilerProcess { seconds } => Some(isolation::compile(*seconds)),
+        #[cfg(not(target_os = "linux"))]
+        Command::RunnerProcess | Command::CompilerProcess { .. } => {
+            Some(exit::report(&anyhow::Error::new(isolation::IsolationError::NotHere)))
+        }
+        _ => None,
+    }
+}
+
+/// Whether the files that a command makes are its user's alone. What `pack`, `man` and `policy init` write is for others too.
+#[cfg(target_os = "linux")]
+fn is_private(command: &Command) -> bool {
+    !matches!(command, Command::Pack(_) | Command::Man { .. } | Command::Policy(_))
 }
 
 /// Warnings by default; `-v` adds what happened, `-vv` how.

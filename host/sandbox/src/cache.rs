@@ -11,9 +11,8 @@ use std::path::{Path, PathBuf};
 use hmac::{Hmac, KeyInit, Mac};
 use rand::Rng;
 use sha2::Sha256;
+use wasmtime::Engine;
 use wasmtime::component::Component;
-
-use crate::engine::Runtime;
 
 /// Bytes of the key and of a file's authentication code.
 const CODE_BYTES: usize = 32;
@@ -81,27 +80,38 @@ impl Cache {
     ///
     /// # Errors
     /// [`CacheError::Compile`]; a damaged or foreign file in the cache is compiled again.
-    pub fn load(&self, runtime: &Runtime, digest: &[u8; 32], bytes: &[u8]) -> Result<Component, CacheError> {
-        let path = self.folder.join(file_name(runtime, digest));
-        if let Some(component) = self.read(runtime, &path) {
+    pub fn load(&self, engine: &Engine, digest: &[u8; 32], bytes: &[u8]) -> Result<Component, CacheError> {
+        let kept = self.compiled(engine, digest).and_then(|compiled| {
+            deserialize(engine, &compiled).inspect_err(|error| tracing::warn!(%error, "compiling again")).ok()
+        });
+        if let Some(component) = kept {
             return Ok(component);
         }
-        let compiled =
-            runtime.engine().precompile_component(bytes).map_err(|error| CacheError::Compile(format!("{error:#}")))?;
-        if let Err(error) = self.write(&path, &compiled) {
-            tracing::warn!(path = %path.display(), %error, "the compiled component was not kept");
-        }
-        deserialize(runtime, &compiled).map_err(|error| CacheError::Compile(format!("{error:#}")))
+        let fail = |error: wasmtime::Error| CacheError::Compile(format!("{error:#}"));
+        let compiled = engine.precompile_component(bytes).map_err(fail)?;
+        self.keep(engine, digest, &compiled);
+        deserialize(engine, &compiled).map_err(fail)
     }
 
-    fn read(&self, runtime: &Runtime, path: &Path) -> Option<Component> {
-        let bytes = std::fs::read(path).ok()?;
+    /// The compiled code that is kept for an engine like this one, if it is ours.
+    pub(crate) fn compiled(&self, engine: &Engine, digest: &[u8; 32]) -> Option<Vec<u8>> {
+        let path = self.folder.join(file_name(engine, digest));
+        let mut bytes = std::fs::read(&path).ok()?;
         let (code, compiled) = bytes.split_at_checked(CODE_BYTES)?;
         if Mac::verify_slice(self.mac(compiled), code).is_err() {
             tracing::warn!(path = %path.display(), "a file in the cache is not ours; compiling again");
             return None;
         }
-        deserialize(runtime, compiled).inspect_err(|error| tracing::warn!(%error, "compiling again")).ok()
+        bytes.drain(..CODE_BYTES);
+        Some(bytes)
+    }
+
+    /// Keeps compiled code; where it cannot be kept it is made again next time.
+    pub(crate) fn keep(&self, engine: &Engine, digest: &[u8; 32], compiled: &[u8]) {
+        let path = self.folder.join(file_name(engine, digest));
+        if let Err(error) = self.write(&path, compiled) {
+            tracing::warn!(path = %path.display(), %error, "the compiled component was not kept");
+        }
     }
 
     fn write(&self, path: &Path, compiled: &[u8]) -> std::io::Result<()> {
@@ -134,17 +144,18 @@ pub fn mac_under(key: &[u8; CODE_BYTES], bytes: &[u8]) -> Hmac<Sha256> {
 
 #[allow(
     unsafe_code,
-    reason = "the bytes were made by this program: their code was verified under a key only it can read"
+    reason = "the bytes were made by this program: their code was verified under a key only it can read, or they came \
+              sealed from the process that verified it"
 )]
-fn deserialize(runtime: &Runtime, compiled: &[u8]) -> wasmtime::Result<Component> {
-    unsafe { Component::deserialize(runtime.engine(), compiled) }
+pub(crate) fn deserialize(engine: &Engine, compiled: &[u8]) -> wasmtime::Result<Component> {
+    unsafe { Component::deserialize(engine, compiled) }
 }
 
-fn file_name(runtime: &Runtime, digest: &[u8; 32]) -> String {
-    let mut engine = std::hash::DefaultHasher::new();
-    runtime.engine().precompile_compatibility_hash().hash(&mut engine);
+fn file_name(engine: &Engine, digest: &[u8; 32]) -> String {
+    let mut hash = std::hash::DefaultHasher::new();
+    engine.precompile_compatibility_hash().hash(&mut hash);
     let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{digest}-{:016x}.cwasm", engine.finish())
+    format!("{digest}-{:016x}.cwasm", hash.finish())
 }
 
 fn private_file(path: &Path) -> std::io::Result<std::fs::File> {
@@ -180,17 +191,17 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let private = folder.path().join("cache");
         let cache = Cache::open(&private).unwrap();
-        let runtime = Runtime::new().unwrap();
+        let engine = crate::engine::compiling().unwrap();
         let bytes = b"\0asm\x0d\0\x01\0";
-        cache.load(&runtime, &[1; 32], bytes).unwrap();
-        let path = private.join(file_name(&runtime, &[1; 32]));
+        cache.load(&engine, &[1; 32], bytes).unwrap();
+        let path = private.join(file_name(&engine, &[1; 32]));
         let mut kept = std::fs::read(&path).unwrap();
         let last = kept.len() - 1;
         kept[last] ^= 1;
         std::fs::write(&path, &kept).unwrap();
-        assert!(cache.read(&runtime, &path).is_none());
-        cache.load(&runtime, &[1; 32], bytes).unwrap();
-        assert!(cache.read(&runtime, &path).is_some());
+        assert!(cache.compiled(&engine, &[1; 32]).is_none());
+        cache.load(&engine, &[1; 32], bytes).unwrap();
+        assert!(cache.compiled(&engine, &[1; 32]).is_some());
     }
 
     #[test]

@@ -327,6 +327,17 @@ impl Call {
         }
     }
 
+    /// The guest is run once more, since the process that ran it was lost. What it asked for stays on record: those
+    /// effects are done or under way, and answer from their rows.
+    pub(crate) fn again(&self) {
+        let mut progress = self.progress();
+        progress.host_calls = 0;
+        progress.fetches.clear();
+        progress.lookup_stop = None;
+        // What had no key yet was not sent.
+        progress.asked.retain(|one| one.key.is_some() || one.instead.is_some());
+    }
+
     /// From now on effects are looked up and not performed.
     pub(crate) fn only_look(&self) {
         self.progress().only_looks = true;

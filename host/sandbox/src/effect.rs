@@ -9,7 +9,8 @@ use oncegate_contract::{EffectClass, Value};
 use wasmtime::component::{HasSelf, Linker};
 
 use crate::call::{Call, Reply};
-use crate::guest::{Guest, OverLimit};
+use crate::door::{Ask, Told};
+use crate::guest::Guest;
 use crate::stop::Stop;
 
 mod bindings {
@@ -21,10 +22,12 @@ mod bindings {
     });
 }
 
-use bindings::oncegate::effect::effect::EffectError;
-use bindings::oncegate::effect::lookup::LookupError;
-use bindings::oncegate::effect::types::{self, Field, Header, Response, Settlement};
+use bindings::oncegate::effect::types;
 use bindings::oncegate::effect::{context, effect, lookup};
+
+pub(crate) use bindings::oncegate::effect::effect::EffectError;
+pub(crate) use bindings::oncegate::effect::lookup::LookupError;
+pub(crate) use bindings::oncegate::effect::types::{Field, Header, Response, Settlement, Value as FieldValue};
 
 /// Bytes of one text, JSON document or byte string that a guest gives for a field.
 const VALUE_BYTES_MAX: usize = 1 << 20;
@@ -50,11 +53,10 @@ impl lookup::Host for Guest {
         operation: String,
         fields: Vec<Field>,
     ) -> wasmtime::Result<Result<Response, LookupError>> {
-        let given = match values(fields) {
-            Ok(given) => given,
-            Err(message) => return Ok(Err(LookupError::InvalidField(message))),
-        };
-        Ok(self.call.fetch(&operation, given).await.map(response).map_err(lookup_error))
+        match self.door.ask(Ask::Fetch { operation, fields }).await? {
+            Told::Fetch(told) => Ok(told),
+            other => Err(other.end()),
+        }
     }
 }
 
@@ -64,28 +66,50 @@ impl effect::Host for Guest {
         operation: String,
         fields: Vec<Field>,
     ) -> wasmtime::Result<Result<Response, EffectError>> {
-        if !self.call.may_act() {
-            // By linking a reader has no door; by tool, a reader among actors is stopped here.
-            self.call.note_refused_write(&operation);
-            return Err(wasmtime::format_err!("a tool that only reads asked for an effect"));
+        match self.door.ask(Ask::Perform { operation, fields }).await? {
+            Told::Perform(told) => Ok(told),
+            other => Err(other.end()),
         }
-        let given = match values(fields) {
-            Ok(given) => given,
-            Err(message) => {
-                self.call.note_stop(Stop::InvalidField(message.clone()));
-                return Ok(Err(EffectError::InvalidField(message)));
-            }
-        };
-        let call = Arc::clone(&self.call);
-        Ok(Call::perform(&call, &operation, given).await.map(response).map_err(effect_error))
     }
 }
 
 impl context::Host for Guest {
     async fn get(&mut self, name: String) -> wasmtime::Result<Option<String>> {
-        // There is no error to give: a guest that asks without end is ended.
-        self.call.count_host_call().map_err(|_| OverLimit("host-calls"))?;
-        Ok(self.call.context_value(&name))
+        match self.door.ask(Ask::Context { name }).await? {
+            Told::Context(value) => Ok(value),
+            other => Err(other.end()),
+        }
+    }
+}
+
+/// What a call is told, wherever its guest runs. All that decides is here and behind, in the host's process.
+pub(crate) async fn answer(call: &Arc<Call>, ask: Ask) -> Told {
+    match ask {
+        Ask::Fetch { operation, fields } => Told::Fetch(match values(fields) {
+            Ok(given) => call.fetch(&operation, given).await.map(response).map_err(lookup_error),
+            Err(message) => Err(LookupError::InvalidField(message)),
+        }),
+        Ask::Perform { operation, fields } => perform(call, &operation, fields).await,
+        Ask::Context { name } => match call.count_host_call() {
+            Ok(()) => Told::Context(call.context_value(&name)),
+            // There is no error to give: a guest that asks without end is ended.
+            Err(_) => Told::OverLimit("host-calls"),
+        },
+    }
+}
+
+async fn perform(call: &Arc<Call>, operation: &str, fields: Vec<Field>) -> Told {
+    if !call.may_act() {
+        // By linking a reader has no door; by tool, a reader among actors is stopped here.
+        call.note_refused_write(operation);
+        return Told::Trap("a tool that only reads asked for an effect".to_owned());
+    }
+    match values(fields) {
+        Ok(given) => Told::Perform(Call::perform(call, operation, given).await.map(response).map_err(effect_error)),
+        Err(message) => {
+            call.note_stop(Stop::InvalidField(message.clone()));
+            Told::Perform(Err(EffectError::InvalidField(message)))
+        }
     }
 }
 

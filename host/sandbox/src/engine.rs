@@ -71,6 +71,11 @@ impl Drop for Runtime {
     }
 }
 
+/// An engine that only compiles: it holds no pool and runs nothing. Its code is the same as a [`Runtime`]'s.
+pub(crate) fn compiling() -> Result<Engine, EngineError> {
+    Engine::new(&config(false)).map_err(|error| EngineError(error.to_string()))
+}
+
 /// An OS thread, since a tokio task would not tick while guests hold all workers.
 fn start_ticker(engine: &Engine, stop: Arc<AtomicBool>) -> Result<(), EngineError> {
     let engine = engine.weak();
@@ -141,5 +146,11 @@ mod tests {
     fn the_profile_starts() {
         let runtime = Runtime::new().unwrap();
         assert!(!runtime.engine().get_concurrency_support());
+    }
+
+    #[test]
+    fn what_one_engine_compiles_the_other_runs() {
+        let component = compiling().unwrap().precompile_component(b"\0asm\x0d\0\x01\0").unwrap();
+        crate::cache::deserialize(Runtime::new().unwrap().engine(), &component).unwrap();
     }
 }

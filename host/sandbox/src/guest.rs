@@ -1,15 +1,14 @@
 //! A guest's store: its limits, its closed WASI and its call; one fresh instance per call.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use wasmtime::component::{ResourceTable, Val};
 use wasmtime::{ResourceLimiter, Store, UpdateDeadline};
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 
-use crate::call::Call;
+use crate::door::Door;
 use crate::limits::{EPOCH_TICK, HANDLES_MAX, HOSTCALL_BYTES_MAX, Limits};
-use crate::load::{Loaded, LoadedTool};
+use crate::load::Linked;
 use crate::wasi::{self, Log};
 
 /// What a guest's store holds.
@@ -17,8 +16,8 @@ pub(crate) struct Guest {
     wasi: WasiCtx,
     table: ResourceTable,
     memory: MemoryLimit,
-    /// The call it runs for.
-    pub(crate) call: Arc<Call>,
+    /// What answers its calls.
+    pub(crate) door: Door,
 }
 
 impl WasiView for Guest {
@@ -60,6 +59,10 @@ pub(crate) enum Run {
     Trapped(String),
     /// It exceeded the limit of this name.
     Limit(&'static str),
+    /// It returned more than is brought from the process that ran it; whether as an error.
+    TooLarge { error: bool },
+    /// The process that ran it was lost.
+    Lost,
 }
 
 /// Ends a guest that exceeded the limit of this name, where no answer to it could say so.
@@ -68,13 +71,16 @@ pub(crate) enum Run {
 pub(crate) struct OverLimit(pub(crate) &'static str);
 
 /// Runs one tool in an instance of its own.
-pub(crate) async fn run(loaded: &Loaded, tool: &LoadedTool, call: Arc<Call>, arguments: Vec<Val>, log: &Log) -> Run {
-    let limits = call.limits;
-    let Ok(_slot) = call.host.runtime.slots.clone().acquire_owned().await else {
-        return Run::Limit("calls-at-once");
-    };
-    let mut store = store(loaded, call, log);
-    let running = invoke(loaded, tool, &mut store, arguments);
+pub(crate) async fn run(
+    linked: &Linked,
+    tool: usize,
+    door: Door,
+    limits: Limits,
+    arguments: Vec<Val>,
+    log: &Log,
+) -> Run {
+    let mut store = store(linked, door, limits, log);
+    let running = invoke(linked, tool, &mut store, arguments);
     // Epochs do not interrupt host calls, so the whole run has a timer as well.
     let ended = tokio::time::timeout(limits.wall_time_max, running).await;
     let refused = store.data().memory.refused;
@@ -98,13 +104,12 @@ fn trap(error: &wasmtime::Error) -> Run {
     }
 }
 
-fn store(loaded: &Loaded, call: Arc<Call>, log: &Log) -> Store<Guest> {
-    let limits = call.limits;
+fn store(linked: &Linked, door: Door, limits: Limits, log: &Log) -> Store<Guest> {
     let mut table = ResourceTable::new();
     table.set_max_capacity(HANDLES_MAX);
     let memory = MemoryLimit { used: 0, max: limits.memory_bytes_max, refused: false };
-    let guest = Guest { wasi: wasi::context(log), table, memory, call };
-    let mut store = Store::new(loaded.pre.component().engine(), guest);
+    let guest = Guest { wasi: wasi::context(log), table, memory, door };
+    let mut store = Store::new(linked.pre.component().engine(), guest);
     store.limiter(|guest| &mut guest.memory);
     store.set_hostcall_fuel(HOSTCALL_BYTES_MAX);
     store.set_max_component_handles(HANDLES_MAX);
@@ -130,14 +135,15 @@ fn interrupt(
 }
 
 async fn invoke(
-    loaded: &Loaded,
-    tool: &LoadedTool,
+    linked: &Linked,
+    tool: usize,
     store: &mut Store<Guest>,
     arguments: Vec<Val>,
 ) -> wasmtime::Result<Vec<Val>> {
-    let instance = loaded.pre.instantiate_async(&mut *store).await?;
-    let function =
-        instance.get_func(&mut *store, tool.export).ok_or_else(|| wasmtime::format_err!("the export is not there"))?;
+    let absent = || wasmtime::format_err!("the export is not there");
+    let tool = linked.tools.get(tool).ok_or_else(absent)?;
+    let instance = linked.pre.instantiate_async(&mut *store).await?;
+    let function = instance.get_func(&mut *store, tool.index).ok_or_else(absent)?;
     let mut results = vec![Val::Bool(false); usize::from(tool.returns)];
     function.call_async(&mut *store, &arguments, &mut results).await?;
     Ok(results)

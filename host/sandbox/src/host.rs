@@ -18,8 +18,8 @@ use tokio_util::task::TaskTracker;
 use crate::attempt::AttemptError;
 use crate::cache::Cache;
 use crate::credential::Credential;
-use crate::engine::Runtime;
 use crate::http;
+use crate::place::Place;
 use crate::plan::{Plan, PlanSource};
 use crate::policy::Policy;
 use crate::stamps::Stamps;
@@ -61,7 +61,7 @@ pub struct Book {
 /// What calls run under: one policy, and the parts that hosts of all policies share.
 #[derive(Clone)]
 pub(crate) struct Host {
-    pub(crate) runtime: Arc<Runtime>,
+    pub(crate) place: Arc<Place>,
     pub(crate) cache: Arc<Cache>,
     pub(crate) policy: Arc<Policy>,
     /// The ledger, or why there is none; reads go on without.
@@ -90,7 +90,7 @@ struct Known {
 }
 
 impl Host {
-    pub(crate) fn new(runtime: Runtime, cache: Cache, policy: Policy, book: Result<Book, String>, now: Clock) -> Self {
+    pub(crate) fn new(place: Place, cache: Cache, policy: Policy, book: Result<Book, String>, now: Clock) -> Self {
         let known = Known {
             closed: AtomicBool::new(false),
             running: Mutex::default(),
@@ -104,7 +104,7 @@ impl Host {
             plans: remembering(PLANS_KEPT_MAX),
         };
         Self {
-            runtime: Arc::new(runtime),
+            place: Arc::new(place),
             cache: Arc::new(cache),
             policy: Arc::new(policy),
             book: book.map(Arc::new),

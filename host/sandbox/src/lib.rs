@@ -11,20 +11,25 @@ pub mod cache;
 mod call;
 mod client_key;
 mod credential;
+mod door;
 mod effect;
 pub mod egress;
 pub mod engine;
 mod guest;
 pub mod host;
 pub mod http;
+pub mod isolation;
 pub mod limits;
 mod load;
 mod lookup;
 pub mod outcome;
 mod perform;
 pub mod permit;
+mod place;
 pub mod plan;
 mod replay;
+#[cfg(target_os = "linux")]
+mod runner;
 mod running;
 mod sandbox;
 mod settle;
@@ -36,7 +41,7 @@ mod wasi;
 
 pub use client_key::{CLIENT_KEY_CHARS_MAX, ClientKey};
 pub use credential::{CredentialError, probe_credential};
-pub use load::{ComponentError, Loaded, load, read};
+pub use load::{ComponentError, Loaded, read};
 pub use running::{Ready, Running};
 pub use sandbox::{CONTEXT_NAMES, CallRequest, DRAIN_MAX, Options, Sandbox, SandboxError, rfc3339, view};
 

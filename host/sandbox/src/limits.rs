@@ -33,8 +33,11 @@ pub const LOOKUP_BYTES_MAX: usize = 24 * MIB;
 /// How often a running guest is looked at.
 pub const EPOCH_TICK: Duration = Duration::from_millis(1);
 
+/// Names of the limits that end a guest; a runner process can name no other.
+pub(crate) const ENDING: [&str; 5] = ["memory", "wall-time", "stack", "host-calls", "calls-at-once"];
+
 /// What one call may use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Limits {
     /// `memory`: bytes of linear memory in all memories of the instance together.
     pub memory_bytes_max: usize,
@@ -66,6 +69,8 @@ pub struct Limits {
     pub send_within: Duration,
     /// `attach`: how long a second caller waits for the first one's result.
     pub attach_max: Duration,
+    /// `compile-time`: CPU seconds for compiling a component in a process of its own.
+    pub compile_time_max: Duration,
     /// `elicitation-within`: how long a question to a client's person stays open.
     pub elicitation_within: Duration,
 }
@@ -95,6 +100,8 @@ impl Default for Limits {
             // A process that was stopped in between wakes to a world that has moved on.
             send_within: Duration::from_secs(10),
             attach_max: Duration::from_secs(3),
+            // The largest language runtime takes some 15 s.
+            compile_time_max: Duration::from_secs(300),
             // Somebody reads a whole request; whoever is not there now is asked by the next call.
             elicitation_within: Duration::from_secs(300),
         }

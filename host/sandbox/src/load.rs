@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
 
+use oncegate_contract::EffectClass;
+use wasmtime::Engine;
 use wasmtime::component::{Component, ComponentExportIndex, InstancePre, Linker};
 
 use crate::cache::{Cache, CacheError};
 use crate::describe::{Description, LoadError, ToolDescription};
-use crate::engine::Runtime;
 use crate::guest::Guest;
-use crate::limits::COMPONENT_BYTES_MAX;
+use crate::limits::{COMPONENT_BYTES_MAX, Limits};
+use crate::place::Place;
 use crate::{effect, wasi};
 
 /// Why a component does not load.
@@ -39,27 +41,53 @@ pub enum ComponentError {
     /// It asks for something that its class is not given.
     #[error("the component cannot be linked for its effect class: {0}")]
     Link(String),
+    /// The process that compiles it ended without a result.
+    #[error("the component does not compile: {0}")]
+    Compiler(String),
 }
 
 /// A component that is ready to run.
 pub struct Loaded {
     /// All that is known without running it.
     pub description: Description,
-    pub(crate) pre: InstancePre<Guest>,
-    tools: BTreeMap<String, LoadedTool>,
+    pub(crate) code: Code,
+    tools: BTreeMap<String, usize>,
 }
 
-pub(crate) struct LoadedTool {
-    pub(crate) export: ComponentExportIndex,
+/// A component's compiled code.
+pub(crate) enum Code {
+    /// Linked in this process.
+    Here(Linked),
+    /// Ready for the processes that run it.
+    #[cfg(target_os = "linux")]
+    Runners(crate::runner::Sealed),
+}
+
+/// A component that is linked for its class.
+pub(crate) struct Linked {
+    pub(crate) pre: InstancePre<Guest>,
+    /// In the order of the description.
+    pub(crate) tools: Vec<LinkedTool>,
+}
+
+pub(crate) struct LinkedTool {
+    pub(crate) index: ComponentExportIndex,
     pub(crate) returns: bool,
-    pub(crate) index: usize,
+}
+
+/// Where a tool's function is in a component.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Export {
+    pub(crate) interface: Option<String>,
+    pub(crate) name: String,
+    pub(crate) returns: bool,
 }
 
 impl Loaded {
-    /// The tool's export and its description.
-    pub(crate) fn tool(&self, name: &str) -> Option<(&LoadedTool, &ToolDescription)> {
-        let tool = self.tools.get(name)?;
-        Some((tool, self.description.tools.get(tool.index)?))
+    /// The tool's number and its description.
+    pub(crate) fn tool(&self, name: &str) -> Option<(usize, &ToolDescription)> {
+        let index = *self.tools.get(name)?;
+        Some((index, self.description.tools.get(index)?))
     }
 }
 
@@ -80,37 +108,53 @@ pub fn read(path: &Path) -> Result<Vec<u8>, ComponentError> {
     Ok(bytes)
 }
 
-/// Describes, compiles and links a component.
+/// Describes a component, and makes its code ready for where it runs.
 ///
 /// # Errors
 /// [`ComponentError`]: every import that is not known is refused by name before it is compiled, and
 /// linking for the class is the gate behind that.
-pub fn load(bytes: &[u8], runtime: &Runtime, cache: &Cache) -> Result<Loaded, ComponentError> {
+pub(crate) fn load(bytes: &[u8], place: &Place, cache: &Cache, limits: &Limits) -> Result<Loaded, ComponentError> {
     let description = Description::read(bytes)?;
-    let component = cache.load(runtime, &description.digest, bytes)?;
-    let mut linker = Linker::new(runtime.engine());
+    let code = place.load(&description, bytes, cache, limits)?;
+    let tools = description.tools.iter().enumerate().map(|(index, tool)| (tool.name.clone(), index)).collect();
+    Ok(Loaded { description, code, tools })
+}
+
+/// The functions of a component's tools, in their order.
+pub(crate) fn exports(description: &Description) -> Vec<Export> {
+    let export = |tool: &ToolDescription| Export {
+        interface: tool.interface.clone(),
+        name: tool.name.clone(),
+        returns: tool.result.is_some(),
+    };
+    description.tools.iter().map(export).collect()
+}
+
+/// Links compiled code for a class: what that class is not given cannot be reached.
+pub(crate) fn link(
+    engine: &Engine,
+    component: &Component,
+    class: EffectClass,
+    exports: &[Export],
+) -> Result<Linked, ComponentError> {
+    let mut linker = Linker::new(engine);
     let fail = |error: wasmtime::Error| ComponentError::Link(format!("{error:#}"));
     wasi::link(&mut linker).map_err(fail)?;
-    effect::link(&mut linker, description.class).map_err(fail)?;
-    let pre = linker.instantiate_pre(&component).map_err(fail)?;
-    let tools = tools(&component, &description)?;
-    Ok(Loaded { description, pre, tools })
+    effect::link(&mut linker, class).map_err(fail)?;
+    let pre = linker.instantiate_pre(component).map_err(fail)?;
+    let absent = |export: &Export| ComponentError::Link(format!("the tool {} is not exported", export.name));
+    let tool = |export: &Export| {
+        let index = find(component, export).ok_or_else(|| absent(export))?;
+        Ok(LinkedTool { index, returns: export.returns })
+    };
+    let tools = exports.iter().map(tool).collect::<Result<_, ComponentError>>()?;
+    Ok(Linked { pre, tools })
 }
 
-fn tools(component: &Component, description: &Description) -> Result<BTreeMap<String, LoadedTool>, ComponentError> {
-    let mut tools = BTreeMap::new();
-    for (index, tool) in description.tools.iter().enumerate() {
-        let export = export(component, tool)
-            .ok_or_else(|| ComponentError::Link(format!("the tool {} is not exported", tool.name)))?;
-        tools.insert(tool.name.clone(), LoadedTool { export, returns: tool.result.is_some(), index });
-    }
-    Ok(tools)
-}
-
-fn export(component: &Component, tool: &ToolDescription) -> Option<ComponentExportIndex> {
-    let instance = match &tool.interface {
+fn find(component: &Component, export: &Export) -> Option<ComponentExportIndex> {
+    let instance = match &export.interface {
         Some(name) => Some(component.get_export_index(None, name)?),
         None => None,
     };
-    component.get_export_index(instance.as_ref(), &tool.name)
+    component.get_export_index(instance.as_ref(), &export.name)
 }

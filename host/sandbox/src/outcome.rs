@@ -181,6 +181,9 @@ impl Outcome {
     }
 }
 
+/// What is said of a guest whose process was lost before it asked for an effect.
+const LOST: &str = "The process that ran the tool was lost; the tool asked for no effect.";
+
 /// How the guest's run ended.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Ended {
@@ -197,6 +200,8 @@ pub enum Ended {
         /// What it returned was its own error.
         error: bool,
     },
+    /// The process that ran it was lost.
+    Lost,
     /// It still runs.
     Running,
 }
@@ -341,7 +346,7 @@ fn result(ended: &Ended) -> Value {
     match ended {
         Ended::Returned(value) => value.clone(),
         Ended::Failed(error) => json!({ "error": error }),
-        Ended::Trapped(_) | Ended::Limit(_) | Ended::TooLarge { .. } | Ended::Running => Value::Null,
+        Ended::Trapped(_) | Ended::Limit(_) | Ended::TooLarge { .. } | Ended::Lost | Ended::Running => Value::Null,
     }
 }
 
@@ -442,6 +447,10 @@ fn without_effects(outcome: Outcome, ended: Ended, effects_declared: u32) -> Out
         Ended::Trapped(text) => (Code::ToolFailed, format!("The tool stopped without a result: {text}.")),
         Ended::TooLarge { .. } => (Code::ToolLimit, "The tool exceeded the limit result.".to_owned()),
         Ended::Limit(name) => (Code::ToolLimit, format!("The tool exceeded the limit {name}.")),
+        Ended::Lost => {
+            let lost = refuse(outcome, Code::ToolFailed, Some(LOST.to_owned()));
+            return Outcome { next_action: NextAction::CallAgain, ..lost };
+        }
     };
     refuse(outcome, code, Some(message))
 }
@@ -541,6 +550,10 @@ mod tests {
             (trap(), vec![], 1, (Status::Refused, None, Some(Code::ToolFailed))),
             (err(), vec![], 1, (Status::Refused, None, Some(Code::ToolFailed))),
             (Ended::Limit("wall-time".to_owned()), vec![], 1, (Status::Refused, None, Some(Code::ToolLimit))),
+            (Ended::Lost, vec![], 1, (Status::Refused, None, Some(Code::ToolFailed))),
+            (Ended::Lost, vec![NOW], 1, (Status::Done, None, None)),
+            (Ended::Lost, vec![NOW], 2, (Status::Pending, Some(Detail::Incomplete), None)),
+            (Ended::Lost, vec![UNKNOWN], 1, (Status::Pending, Some(Detail::Unknown), None)),
             (Ended::Running, vec![], 1, (Status::Pending, Some(Detail::InProgress), None)),
             (Ended::Running, vec![NOW], 2, (Status::Pending, Some(Detail::InProgress), None)),
             (ok(), vec![NOW, Fate::Refused(Code::ToolLimit)], 1, (Status::Done, None, None)),

@@ -13,7 +13,7 @@ use crate::call::Call;
 use crate::client_key::{ClientKey, Used};
 use crate::convert;
 use crate::describe::ToolDescription;
-use crate::guest::{self, Run};
+use crate::guest::Run;
 use crate::host::digest;
 use crate::outcome::{Ended, Outcome};
 use crate::sandbox::Sandbox;
@@ -173,7 +173,7 @@ async fn run_until(call: Arc<Call>, arguments: Vec<Val>, log: Log, stop: Cancell
     let ended = tokio::select! {
         biased;
         () = stop.cancelled() => None,
-        ended = guest::run(&component, tool, Arc::clone(&call), arguments, &log) => Some(ended),
+        ended = call.host.place.run(&component, tool, &call, arguments, &log) => Some(ended),
     };
     call.close();
     let (text, swallowed) = log.text();
@@ -185,6 +185,8 @@ async fn run_until(call: Arc<Call>, arguments: Vec<Val>, log: Log, stop: Cancell
         Some(Run::Returned(values)) => returned(&values, description, call.limits.result_bytes_max),
         Some(Run::Trapped(why)) => Ended::Trapped(oncegate_contract::safe_text(&why)),
         Some(Run::Limit(name)) => Ended::Limit(name.to_owned()),
+        Some(Run::TooLarge { error }) => Ended::TooLarge { error },
+        Some(Run::Lost) => Ended::Lost,
     }
 }
 

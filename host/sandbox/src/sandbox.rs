@@ -15,8 +15,10 @@ use crate::call::{Asked, Call};
 use crate::convert;
 use crate::engine::{EngineError, Runtime};
 use crate::host::{Book, Clock, Host};
+use crate::isolation::{IsolationError, Program};
 use crate::load::{self, ComponentError, Loaded};
 use crate::outcome::{self, Code, Detail, EffectView, Ended, Fate, NextAction, Nothing, Outcome, Seen};
+use crate::place::Place;
 use crate::plan::PlanSource;
 use crate::policy::{self, Policy};
 use crate::running::Ready;
@@ -53,6 +55,9 @@ pub enum SandboxError {
     /// The cache cannot be used.
     #[error(transparent)]
     Cache(#[from] CacheError),
+    /// There can be no runner processes here.
+    #[error(transparent)]
+    Isolation(#[from] IsolationError),
 }
 
 /// One call of one tool.
@@ -102,7 +107,21 @@ impl Sandbox {
     /// # Errors
     /// [`SandboxError`].
     pub fn new(options: Options) -> Result<Self, SandboxError> {
-        let runtime = Runtime::new()?;
+        Self::at(Place::Here(Runtime::new()?), options)
+    }
+
+    /// The same with guests in processes of their own, behind the walls that the system has ([`isolation`]). One of
+    /// them is started to see that it can be.
+    ///
+    /// [`isolation`]: crate::isolation
+    ///
+    /// # Errors
+    /// [`SandboxError`]; where no runner process can be had there is no sandbox.
+    pub fn behind_runners(options: Options, program: Program) -> Result<Self, SandboxError> {
+        Self::at(Place::runners(program)?, options)
+    }
+
+    fn at(place: Place, options: Options) -> Result<Self, SandboxError> {
         let cache = Cache::open(&options.cache)?;
         let book = options.ledger.and_then(|ledger| {
             let hosts = Hosts::of(&ledger.identity());
@@ -110,7 +129,7 @@ impl Sandbox {
             let me = hosts.register().map_err(|error| error.to_string())?;
             Ok(Book { effects: Effects::new(ledger), hosts, me })
         });
-        Ok(Self { host: Arc::new(Host::new(runtime, cache, options.policy, book, options.clock)) })
+        Ok(Self { host: Arc::new(Host::new(place, cache, options.policy, book, options.clock)) })
     }
 
     /// The same engine, ledger and calls under way, for calls under another policy. Those that have begun
@@ -126,7 +145,7 @@ impl Sandbox {
     /// [`ComponentError`], which names what was refused.
     pub fn load(&self, path: &Path) -> Result<Arc<Loaded>, ComponentError> {
         let bytes = load::read(path)?;
-        Ok(Arc::new(load::load(&bytes, &self.host.runtime, &self.host.cache)?))
+        Ok(Arc::new(load::load(&bytes, &self.host.place, &self.host.cache, &self.host.policy.limits)?))
     }
 
     /// Calls a tool and answers within the policy's `answer-within`; the guest may run on.

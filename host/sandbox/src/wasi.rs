@@ -76,12 +76,14 @@ struct Kept {
     bytes: Vec<u8>,
     max: usize,
     swallowed: u64,
+    /// Bytes that were brought to the host's process already.
+    told: usize,
 }
 
 impl Log {
     /// A log that keeps `max` bytes.
     pub(crate) fn new(max: usize) -> Self {
-        Self(Arc::new(Mutex::new(Kept { bytes: Vec::new(), max, swallowed: 0 })))
+        Self(Arc::new(Mutex::new(Kept { bytes: Vec::new(), max, swallowed: 0, told: 0 })))
     }
 
     /// The text that was kept, control characters replaced (a log line must not steer a terminal),
@@ -93,7 +95,23 @@ impl Log {
         (plain, kept.swallowed)
     }
 
-    fn write(&self, bytes: &[u8]) {
+    /// What was kept since this was last asked, and how many bytes were not kept until now.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn news(&self) -> (Vec<u8>, u64) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (told, now) = (kept.told, kept.bytes.len());
+        kept.told = now;
+        (kept.bytes[told..].to_vec(), kept.swallowed)
+    }
+
+    /// Counts bytes that were not kept where they were written.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn swallowed(&self, bytes: u64) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.swallowed = kept.swallowed.saturating_add(bytes);
+    }
+
+    pub(crate) fn write(&self, bytes: &[u8]) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let room = kept.max.saturating_sub(kept.bytes.len()).min(bytes.len());
         kept.bytes.extend_from_slice(&bytes[..room]);

@@ -1,6 +1,7 @@
 //! `oncegate doctor`: what would stop an effect, and what to do about it.
 
 mod checks;
+mod isolation;
 mod ledger;
 
 use serde_json::{Value, json};
@@ -15,7 +16,7 @@ pub(crate) async fn run(home: &Home) -> anyhow::Result<Exit> {
     found.extend(checks::folders(home));
     found.push(checks::disk(home));
     found.push(checks::engine());
-    found.push(checks::isolation());
+    found.extend(isolation::check());
     let stopped = found.iter().any(|finding| finding.status == Status::Fail);
     print::out(&if home.json() { as_json(&found, stopped)? } else { as_text(&found, stopped) })?;
     Ok(if stopped { Exit::Failed } else { Exit::Ok })

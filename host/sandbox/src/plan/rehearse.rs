@@ -88,6 +88,10 @@ impl Sandbox {
         if let Ended::Limit(name) = &ended {
             return Err(format!("the tool exceeded the limit {name}"));
         }
+        // What it would have asked for next is not known.
+        if ended == Ended::Lost {
+            return Err("the process that ran the tool was lost".to_owned());
+        }
         let refused = call.asked().into_iter().filter_map(|asked| asked.stop);
         let refused = refused.chain(call.lookup_stop()).find(|stop| *stop != Stop::AwaitingApproval);
         if let Some(stop) = refused {

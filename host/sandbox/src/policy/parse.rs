@@ -269,7 +269,7 @@ enum Slot<'a> {
     Count(&'a mut u32),
 }
 
-fn slots(limits: &mut Limits) -> [(&'static str, Slot<'_>); 16] {
+fn slots(limits: &mut Limits) -> [(&'static str, Slot<'_>); 17] {
     [
         ("memory", Slot::Size(&mut limits.memory_bytes_max)),
         ("wall-time", Slot::Time(&mut limits.wall_time_max)),
@@ -287,6 +287,7 @@ fn slots(limits: &mut Limits) -> [(&'static str, Slot<'_>); 16] {
         ("send-within", Slot::Time(&mut limits.send_within)),
         ("attach", Slot::Time(&mut limits.attach_max)),
         ("elicitation-within", Slot::Time(&mut limits.elicitation_within)),
+        ("compile-time", Slot::Time(&mut limits.compile_time_max)),
     ]
 }
 

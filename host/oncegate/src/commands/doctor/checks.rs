@@ -1,4 +1,4 @@
-//! Policy, credentials, folders, disk, engine and isolation.
+//! Policy, credentials, folders, disk and engine.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -135,14 +135,6 @@ pub(super) fn engine() -> Finding {
             "allow more address space (ulimit -v); calls are slower without",
         ),
     }
-}
-
-pub(super) fn isolation() -> Finding {
-    Finding::warn(
-        "isolation",
-        "guests run in this process, behind WebAssembly's walls and the closed list of imports; runner processes are not in this version",
-        "give oncegate a user of its own",
-    )
 }
 
 #[cfg(test)]
