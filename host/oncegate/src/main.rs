@@ -6,7 +6,9 @@ mod args;
 mod commands;
 mod exit;
 mod home;
+mod panics;
 mod print;
+mod registry;
 mod serve;
 
 use std::process::ExitCode;
@@ -17,6 +19,7 @@ use args::{Args, Command};
 use exit::Exit;
 
 fn main() -> ExitCode {
+    panics::install();
     let args = Args::parse();
     log_to_stderr(args.global.verbose);
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
@@ -35,7 +38,12 @@ async fn run(args: Args) -> anyhow::Result<Exit> {
         Command::Call(args) => commands::call::run(&home, args).await,
         Command::Serve(args) => serve::run(&home, args).await,
         Command::Token(args) => commands::token::run(&home, args),
-        Command::Inspect(args) => commands::inspect::run(&home, &args),
+        Command::Inspect(args) => commands::inspect::run(&home, &args).await,
+        Command::Keygen(args) => commands::sign::keygen(&home, &args),
+        Command::Sign(args) => commands::sign::sign(&home, &args),
+        Command::Verify(args) => commands::sign::verify(&home, &args),
+        Command::Pull(args) => commands::registry::pull(&home, &args).await,
+        Command::Push(args) => commands::registry::push(&home, &args).await,
         Command::Pack(args) => commands::pack::run(&home, &args),
         Command::Check(args) => commands::check::run(&home, &args),
         Command::Policy(args) => commands::policy::run(&home, &args).await,

@@ -104,6 +104,23 @@ impl Cache {
         deserialize(runtime, compiled).inspect_err(|error| tracing::warn!(%error, "compiling again")).ok()
     }
 
+    /// Whether it is the code of these bytes for the purpose.
+    pub(crate) fn is_code_for(&self, purpose: &str, bytes: &[u8], code: &[u8]) -> bool {
+        Mac::verify_slice(mac_under(&self.code(purpose.as_bytes()), bytes), code).is_ok()
+    }
+
+    /// The private folder.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Writes a file that only this user can read, whole or not at all.
+    pub(crate) fn write_private(&self, path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+        let temporary = path.with_extension(format!("{:016x}", rand::rng().random::<u64>()));
+        private_file(&temporary)?.write_all(bytes)?;
+        std::fs::rename(&temporary, path)
+    }
+
     fn write(&self, path: &Path, compiled: &[u8]) -> std::io::Result<()> {
         let temporary = path.with_extension(format!("{:016x}", rand::rng().random::<u64>()));
         let mut file = private_file(&temporary)?;
