@@ -11,7 +11,7 @@ mod shelf;
 
 pub(crate) use access::Access;
 pub(crate) use client::Client;
-pub(crate) use manifest::{Manifest, digest_of};
+pub(crate) use manifest::digest_of;
 pub(crate) use shelf::Shelf;
 
 use anyhow::{Context, bail, ensure};

@@ -101,6 +101,8 @@ pub struct ComponentRule {
 /// One `[endpoint.NAME]` table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EndpointRule {
+    /// Its line in the file.
+    pub line: usize,
     /// The URL that is used instead of the contract's.
     pub url: Option<String>,
     /// The operator's name for the account at the provider: part of every effect's key.
@@ -126,6 +128,8 @@ pub struct AccountIs {
 /// One `[credential.NAME]` table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CredentialRule {
+    /// Its line in the file.
+    pub line: usize,
     /// Where the secret is.
     pub source: CredentialSource,
     /// Where it goes.

@@ -26,7 +26,7 @@ pub(crate) async fn run(home: &Home, args: &Policy) -> anyhow::Result<Exit> {
         PolicyCommand::Init { component, output } => init(home, &home.component(component).await?, output.as_deref()),
         PolicyCommand::Check => check(home).await,
         PolicyCommand::Schema => {
-            print::out(&print::json(&rules::schema(), true)?)?;
+            print::out(&format!("{:#}\n", rules::schema()))?;
             Ok(Exit::Ok)
         }
         PolicyCommand::Explain { component, operation, tenant } => {
@@ -239,21 +239,25 @@ fn granted(file: &str, operation: &str, grant: &Grant) -> String {
     put("known by", &grant.known_by);
     put("effects of", &grant.owner);
     put("tenant", &grant.tenant);
-    put("sent to", &grant.url);
+    put("sent to", &format!("{} (line {})", grant.url, grant.endpoint_line));
     put("account", if grant.account.is_empty() { "none, as it is a lookup" } else { &grant.account });
     put("egress", if grant.egress_direct { "direct, on the operator's word" } else { "relayed" });
     put("addresses", if grant.allow_private { "private ones too" } else { "public ones only" });
     match &grant.credential {
-        Some(credential) => put("credential", &format!("{}, from {}", credential.name, credential.source)),
+        Some(credential) => {
+            let line = grant.credential_line.map_or_else(String::new, |line| format!(" (line {line})"));
+            put("credential", &format!("{}, from {}{line}", credential.name, credential.source));
+        }
         None => put("credential", "none"),
     }
     put("answers", if grant.read_answers { "callers may read them whole" } else { "as the tool passes them on" });
     let requires = grant.requires.words();
     put("requires", &if requires.is_empty() { "neither plan nor permit".to_owned() } else { requires.join(" and ") });
-    let approvals: Vec<String> = grant.approvals.iter().map(ToString::to_string).collect();
+    let approvals = grant.approvals.iter().map(|rule| format!("{rule} (line {})", rule.line));
+    let approvals: Vec<String> = approvals.collect();
     put("approval", &if approvals.is_empty() { "none".to_owned() } else { approvals.join("; ") });
     for claim in &grant.exclusives {
-        put("exclusive", &format!("{}, by {}", claim.name, claim.by.join(", ")));
+        put("exclusive", &format!("{}, by {} (line {})", claim.name, claim.by.join(", "), claim.line));
     }
     text
 }
@@ -267,6 +271,7 @@ fn explained_json(file: &str, operation: &str, decision: &Result<Grant, Denied>,
         Ok(grant) => json!({
             "granted": true, "file": file, "operation": operation, "line": grant.line, "known_by": grant.known_by,
             "owner": grant.owner, "tenant": grant.tenant, "url": grant.url,
+            "endpoint_line": grant.endpoint_line, "credential_line": grant.credential_line,
             "account": grant.account, "egress_direct": grant.egress_direct, "allow_private": grant.allow_private,
             "credential": grant.credential.as_ref().map(|c| json!({ "name": c.name, "from": c.source.to_string() })),
             "requires": grant.requires.words(), "read_answers": grant.read_answers,

@@ -5,6 +5,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use minisign::{KeyPair, PublicKeyBox, SecretKey, SecretKeyBox};
 use oncegate_sandbox::describe::Description;
 use oncegate_sandbox::policy::Revocable;
@@ -60,7 +62,8 @@ pub(crate) fn sign(home: &Home, args: &Sign) -> anyhow::Result<Exit> {
     let secret = secret_key(home, &args.key, &args.password)?;
     let name = args.component.file_name().unwrap_or_default().to_string_lossy();
     let comment = signature::comment(&description.digest, &description.name, &name, home::now_ms() / 1_000);
-    let signed = minisign::sign(None, &secret, &bytes[..], Some(&comment), Some("signature from `oncegate sign`"))?;
+    let public = minisign::PublicKey::from_secret_key(&secret)?;
+    let signed = minisign::sign(Some(&public), &secret, &bytes[..], Some(&comment), Some("signature from `oncegate sign`"))?;
     let output = args.output.clone().unwrap_or_else(|| signature::beside(&args.component));
     replace(&output, signed.into_string().as_bytes())?;
     if home.json() {
@@ -124,14 +127,14 @@ fn secret_key(home: &Home, path: &Path, given: &Password) -> anyhow::Result<Secr
     if text.parse::<Public>().is_ok() {
         bail!("{file} is a public key; the secret one signs");
     }
-    let boxed = SecretKeyBox::from_string(&text);
-    let boxed = boxed.with_context(|| format!("{file} is no minisign secret key"))?;
-    let unprotected = is_unprotected(&text).with_context(|| format!("{file} is no minisign secret key"))?;
-    let key = if unprotected {
-        boxed.into_unencrypted_secret_key()
+    let no_key = || format!("{file} is no minisign secret key");
+    let bytes = key_bytes(&text).with_context(no_key)?;
+    let key = if bytes.get(2..4) == Some(&NO_PASSWORD) {
+        // Not through its checksum: minisign writes none for such a key. What is signed is checked instead.
+        SecretKey::from_bytes(&bytes)
     } else {
-        let password = password(given, home)?;
-        boxed.into_secret_key(password)
+        let boxed = SecretKeyBox::from_string(&text).with_context(no_key)?;
+        boxed.into_secret_key(password(given, home)?)
     };
     key.with_context(|| format!("the secret key {file} cannot be used"))
 }
@@ -148,12 +151,9 @@ impl std::str::FromStr for Public {
     }
 }
 
-/// Whether the file's key has no password, by the algorithm that it names.
-fn is_unprotected(text: &str) -> Option<bool> {
-    use base64::Engine;
-    let line = text.lines().nth(1)?.trim();
-    let bytes = base64::prelude::BASE64_STANDARD.decode(line).ok()?;
-    Some(bytes.get(2..4)? == NO_PASSWORD)
+/// The bytes in the second line of a key's file.
+fn key_bytes(text: &str) -> Option<Vec<u8>> {
+    BASE64_STANDARD.decode(text.lines().nth(1)?.trim()).ok()
 }
 
 /// The password, or none where a person is asked for it.

@@ -136,11 +136,13 @@ fn found(response: Response) -> anyhow::Result<Response> {
     match response.status() {
         StatusCode::OK => Ok(response),
         StatusCode::NOT_FOUND => bail!("the registry has no such thing (404)"),
-        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-            bail!("the registry refuses us ({}); give --registry-auth, or log in with Docker", response.status().as_u16())
-        }
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(refused()),
         status => bail!("the registry answered {}", status.as_u16()),
     }
+}
+
+fn refused() -> anyhow::Error {
+    anyhow::anyhow!("the registry refuses us; give --registry-auth, or log in with Docker")
 }
 
 /// Reads to the end, or stops where there is more than is taken: what a length says is not asked.
@@ -157,10 +159,11 @@ async fn bounded(mut response: Response, bytes_max: usize) -> anyhow::Result<Vec
 fn said(error: oci_client::errors::OciDistributionError) -> anyhow::Error {
     use oci_client::errors::OciDistributionError as E;
     match error {
-        E::AuthenticationFailure(_) | E::UnauthorizedError { .. } => {
-            anyhow::anyhow!("the registry refuses us; give --registry-auth, or log in with Docker")
-        }
-        E::RequestError(error) => anyhow::Error::new(error.without_url()),
+        E::AuthenticationFailure(_) | E::UnauthorizedError { .. } => refused(),
+        E::RequestError(error) => match error.status() {
+            Some(StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => refused(),
+            _ => anyhow::Error::new(error.without_url()),
+        },
         E::ServerError { code, .. } => anyhow::anyhow!("the registry answered {code}"),
         other => anyhow::anyhow!("{}", clean(&other.to_string())),
     }

@@ -26,6 +26,10 @@ pub struct Grant {
     pub url: String,
     /// The account at the provider; empty for lookups at an endpoint that names none.
     pub account: String,
+    /// The line of the `[endpoint.NAME]` that says so.
+    pub endpoint_line: usize,
+    /// The line of the `[credential.NAME]` that is attached.
+    pub credential_line: Option<usize>,
     /// Whether private addresses may be connected to.
     pub allow_private: bool,
     /// Whether the operator states that nothing stands between this host and the provider.
@@ -120,9 +124,10 @@ pub fn decide(
         (Some(account), _) => account.clone(),
         (None, EffectClass::None) => String::new(),
         (None, EffectClass::Keyed) => {
-            return Err(deny(format!("[endpoint.{name}] has no `account`, which is part of the key of {operation}")));
+            return Err(deny(format!("[endpoint.{name}] at line {} has no `account`, which is part of the key of {operation}", endpoint.line)));
         }
     };
+    let credential = credential(policy, contract, rule, name).map_err(deny)?;
     Ok(Grant {
         line: rule.line,
         read_answers: may_read_answers(policy, digest, &tenant, operation),
@@ -131,9 +136,11 @@ pub fn decide(
         known_by: owner.by,
         url,
         account,
+        endpoint_line: endpoint.line,
+        credential_line: credential.as_ref().and_then(|usage| Some(policy.credentials.get(&usage.name)?.line)),
         allow_private: endpoint.allow_private,
         egress_direct: endpoint.egress_direct,
-        credential: credential(policy, contract, rule, name).map_err(deny)?,
+        credential,
         requires,
         approvals: policy.approvals.iter().filter(|rule| rule.operation == operation).cloned().collect(),
         exclusives: gates::exclusives(&policy.exclusives, declared).map_err(deny)?,
@@ -251,7 +258,8 @@ fn url(contract: &Contract, name: &str, endpoint: &EndpointRule) -> Result<Strin
     // Plain HTTP shows a credential and an effect to whoever is on the way.
     if parsed.scheme() == "http" && !endpoint.allow_private {
         return Err(format!(
-            "[endpoint.{name}] is reached over plain http, which is allowed only together with `allow-private = true`; use https"
+            "[endpoint.{name}] at line {} is reached over plain http, which is allowed only together with `allow-private = true`; use https",
+            endpoint.line
         ));
     }
     Ok(url.clone())

@@ -145,6 +145,7 @@ fn endpoint<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> Option<EndpointRu
         }
     };
     Some(EndpointRule {
+        line: table.line,
         url: url.map(str::to_owned),
         account: account.map(str::to_owned),
         egress_direct,
@@ -186,7 +187,7 @@ fn credential<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> Option<Credenti
     if !once || format.chars().any(char::is_control) {
         reader.bad(table, "format", "expected one line of text with {secret} in it once, such as \"Bearer {secret}\"");
     }
-    Some(CredentialRule { source: source?, attach: attach?, format: format.to_owned() })
+    Some(CredentialRule { line: table.line, source: source?, attach: attach?, format: format.to_owned() })
 }
 
 fn required<'a, T>(
