@@ -21,8 +21,8 @@ fn harness(from: &str) -> Harness {
 }
 
 /// A shell that first does this and then calls the tool, as one line.
-fn then_call(harness: &Harness, first: &str) -> String {
-    let call = harness.call(TOOL, &json!({ "return_id": "R-1001", "reason": "broken" }), &[]);
+fn then_call(harness: &Harness, first: &str, id: &str) -> String {
+    let call = harness.call(TOOL, &json!({ "return_id": id, "reason": "broken" }), &[]);
     let words = [call.get_program()].into_iter().chain(call.get_args());
     let quoted = words.map(|word| format!("'{}'", word.to_string_lossy().replace('\'', "'\\''")));
     format!("{first}\nexec {}", quoted.collect::<Vec<_>>().join(" "))
@@ -51,13 +51,13 @@ fn a_secret_in_the_kernels_keyring_is_found_by_its_name() {
     for from in ["keyring:kernel:oncegate-test/main", "keyring:oncegate-test/main"] {
         let harness = harness(from);
         if allowed {
-            let run = run(&harness, &["keyctl", "session", "-"], &then_call(&harness, &put));
+            let run = run(&harness, &["keyctl", "session", "-"], &then_call(&harness, &put, "R-1001"));
             assert_eq!(run.code, Some(0), "{}{}", run.stdout, run.stderr);
             assert_eq!(sent(&harness), [format!("Bearer {MARKER}")]);
             assert!(!format!("{}{}", run.stdout, run.stderr).contains(MARKER));
         }
         // Another session has no such key, or none at all: nothing is sent, and the reason is said.
-        let run = run(&harness, &["env", "-u", "DBUS_SESSION_BUS_ADDRESS"], &then_call(&harness, ":"));
+        let run = run(&harness, &["env", "-u", "DBUS_SESSION_BUS_ADDRESS"], &then_call(&harness, ":", "R-1002"));
         assert_ne!(run.code, Some(0), "{}", run.stdout);
         assert_eq!(sent(&harness).len(), usize::from(allowed));
         let doctor = harness.run(&["doctor"]).unwrap();
@@ -72,7 +72,7 @@ fn a_secret_in_the_secret_service_is_found_by_its_attributes() {
     let put = format!("printf %s {MARKER} | secret-tool store --label=test service oncegate-test username main");
     for from in [format!("keyring:secret-service:{ENTRY}"), format!("keyring:{ENTRY}")] {
         let harness = harness(&from);
-        let script = then_call(&harness, &format!("{unlock}\n{put}"));
+        let script = then_call(&harness, &format!("{unlock}\n{put}"), "R-1001");
         let run = run(&harness, &["dbus-run-session", "--"], &script);
         assert_eq!(run.code, Some(0), "{}{}", run.stdout, run.stderr);
         assert_eq!(sent(&harness), [format!("Bearer {MARKER}")]);
@@ -80,7 +80,7 @@ fn a_secret_in_the_secret_service_is_found_by_its_attributes() {
     }
     // Without the entry, and without the service.
     let harness = harness(&format!("keyring:secret-service:{ENTRY}"));
-    let none = run(&harness, &["dbus-run-session", "--"], &then_call(&harness, unlock));
+    let none = run(&harness, &["dbus-run-session", "--"], &then_call(&harness, unlock, "R-1001"));
     assert_ne!(none.code, Some(0), "{}", none.stdout);
     let doctor = harness.run(&["doctor"]).unwrap();
     assert!(doctor.stdout.contains("the Secret Service"), "{}{}", doctor.stdout, doctor.stderr);

@@ -89,7 +89,11 @@ fn every_policy_of_ours_is_valid_by_the_schema() {
         let lines = run.stdout.lines().map(|line| line.strip_prefix("# ").unwrap_or(line));
         let file = put(format!("{name}.toml"), &lines.collect::<Vec<_>>().join("\n"));
         files.push(file);
-        files.push(Harness::with(guest, Options::default()).map(|other| put(format!("{name}-full.toml"), &policy(&other))).unwrap());
+        files.push(
+            Harness::with(guest, Options::default())
+                .map(|other| put(format!("{name}-full.toml"), &policy(&other)))
+                .unwrap(),
+        );
     }
     files.push(put("all.toml".to_owned(), ALL));
     for page in ["README.md", "host/ARCHITECTURE.md", "host/SERVE.md", "SECURITY.md"] {

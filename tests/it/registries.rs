@@ -119,7 +119,10 @@ fn a_component_comes_from_a_registry_by_digest_and_with_its_signature() {
     assert_eq!(called.status().unwrap(), "done", "{}{}", called.stdout, called.stderr);
     // Docker's own login does as well, and what is here already needs none.
     let pulled = harness.folder().join("pulled.wasm").display().to_string();
-    let auth = { use base64::Engine; base64::prelude::BASE64_STANDARD.encode(LOGIN) };
+    let auth = {
+        use base64::Engine;
+        base64::prelude::BASE64_STANDARD.encode(LOGIN)
+    };
     let docker = json!({ "auths": { (registry.address.as_str()): { "auth": auth } } });
     fs::write(harness.folder().join("config.json"), docker.to_string()).unwrap();
     let run = oncegate(&harness, None, &["pull", &tagged, "-o", &pulled, "--json"]);

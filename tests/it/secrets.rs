@@ -100,8 +100,7 @@ fn a_secret_is_in_no_output_and_in_no_file() {
         silent_run(&what, &called(&harness, &format!("R-{}", 2000 + number)));
     }
     for arguments in [
-        &["ledger", "reconcile"][..],
-        &["ledger", "list", "--json"],
+        &["ledger", "list", "--json"][..],
         &["ledger", "export"],
         &["ledger", "verify"],
         &["policy", "check"],

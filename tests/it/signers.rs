@@ -20,6 +20,8 @@ struct Scene {
     harness: Harness,
     component: PathBuf,
     by_digest: String,
+    /// The policy from the entry's tenants on.
+    rest: String,
 }
 
 impl Scene {
@@ -33,7 +35,9 @@ impl Scene {
         let by_digest = format!("digest = \"sha256:{}\"", digest(&guest));
         let limits = "request-deadline = \"1s\"\nidle = \"1s\"".to_owned();
         let harness = Harness::with(guest, Options { limits, ..Options::default() }).unwrap();
-        let scene = Self { harness, component, by_digest };
+        let policy = fs::read_to_string(harness.home().join("policy.toml")).unwrap();
+        let rest = policy[policy.find("tenants = ").unwrap()..].to_owned();
+        let scene = Self { harness, component, by_digest, rest };
         for signer in signers {
             scene.run(&["keygen", "--no-password", "-o", &scene.key(signer)]);
         }
@@ -67,10 +71,7 @@ impl Scene {
     /// The policy with other words for how the tool is known, and with these signers.
     fn known_by(&self, entry: &str, signers: &str) {
         let file = self.harness.home().join("policy.toml");
-        let policy = fs::read_to_string(&file).unwrap();
-        let rest = &policy[policy.find("tenants = ").unwrap()..];
-        let rest = &rest[..rest.find("\n[signer.").unwrap_or(rest.len())];
-        fs::write(&file, format!("[[component]]\n{entry}\n{rest}{signers}")).unwrap();
+        fs::write(&file, format!("[[component]]\n{entry}\n{}{signers}", self.rest)).unwrap();
     }
 
     fn signer(&self, name: &str) -> String {

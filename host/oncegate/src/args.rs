@@ -260,7 +260,9 @@ pub(crate) enum PolicyCommand {
     /// Check the policy file
     Check,
     /// Print the JSON Schema of policies, for editors
-    #[command(after_help = "Example:\n  oncegate policy schema > policy.schema.json   # and `#:schema ./policy.schema.json` atop the policy")]
+    #[command(
+        after_help = "Example:\n  oncegate policy schema > policy.schema.json   # and `#:schema ./policy.schema.json` atop the policy"
+    )]
     Schema,
     /// Say what the policy decides for an operation, and by which line
     Explain {

@@ -88,7 +88,8 @@ impl Credential {
     pub(crate) fn header(&self) -> Result<(String, HeaderValue), CredentialError> {
         let fail = |why| CredentialError::Attach { name: self.usage.name.clone(), why };
         let name = self.usage.header();
-        let (before, after) = self.usage.format.split_once(PLACE).ok_or_else(|| fail("its format has no place for it"))?;
+        let (before, after) =
+            self.usage.format.split_once(PLACE).ok_or_else(|| fail("its format has no place for it"))?;
         let parts = [before, self.secret.expose_secret(), after];
         let mut text = Zeroizing::new(Vec::with_capacity(parts.iter().map(|part| part.len()).sum()));
         parts.iter().for_each(|part| text.extend_from_slice(part.as_bytes()));

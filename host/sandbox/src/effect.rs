@@ -158,7 +158,9 @@ fn effect_error(stop: Stop) -> EffectError {
         Stop::RecipeChanged
         | Stop::SequenceGap(_)
         | Stop::PlanMismatch(_)
-        | Stop::AccountChanged | Stop::OwnerChanged { .. } | Stop::OwnerHeld { .. }
+        | Stop::AccountChanged
+        | Stop::OwnerChanged { .. }
+        | Stop::OwnerHeld { .. }
         | Stop::Claimed(_)
         | Stop::PermitExceeded(_) => EffectError::NotPermitted(stop.to_string()),
         Stop::LedgerUnavailable(_) | Stop::NotSent(_) | Stop::NotSetUp(_) | Stop::Unavailable(_) => {

@@ -22,9 +22,9 @@ use oncegate_contract::Pointer;
 pub use decide::{Denied, Grant, account, admit, decide, may_read_answers, tenant};
 pub use elicited::{Door, ELICITED, is_elicited};
 pub use gates::{Above, ApprovalRule, Exclusive, ExclusiveRule, Requires};
+pub(crate) use parse::source as source_of;
 pub use schema::schema;
 pub use signers::{Owned, Revocable, SignerRule, owner};
-pub(crate) use parse::source as source_of;
 pub use units::digest_of;
 pub(crate) use units::duration as duration_of;
 

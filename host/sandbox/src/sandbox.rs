@@ -22,8 +22,8 @@ use crate::plan::PlanSource;
 use crate::policy::{self, Policy};
 use crate::running::Ready;
 use crate::settle::{self, Looked, Patience, Rounds};
-use crate::stop::Stop;
 use crate::signature;
+use crate::stop::Stop;
 
 /// Facts that an orchestrator may give.
 pub const CONTEXT_NAMES: [&str; 7] = ["tenant", "trigger", "run", "sequence", "plan", "permit", "parent"];

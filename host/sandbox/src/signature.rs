@@ -289,8 +289,9 @@ pub(crate) fn learn(policy: &Policy, cache: &Cache, path: &Path, bytes: &[u8], (
     {
         tracing::warn!(%error, "a verified signature was not kept");
     }
-    if let Standing::Refused(problem @ (Problem::OfAnother { .. } | Problem::DoesNotFit { .. } | Problem::Broken { .. })) =
-        &standing
+    if let Standing::Refused(
+        problem @ (Problem::OfAnother { .. } | Problem::DoesNotFit { .. } | Problem::Broken { .. }),
+    ) = &standing
     {
         tracing::warn!("{}: {problem}", path.display());
     }
@@ -321,7 +322,9 @@ pub(crate) fn recall(policy: &Policy, cache: &Cache) {
         let Ok(bytes) = std::fs::read(&path) else { continue };
         match kept(cache, &bytes) {
             Some((digest, standing)) => policy.signatures.note(digest, standing, None),
-            None => tracing::warn!(path = %path.display(), "a kept signature is not this host's; it counts for nothing"),
+            None => {
+                tracing::warn!(path = %path.display(), "a kept signature is not this host's; it counts for nothing")
+            }
         }
     }
 }

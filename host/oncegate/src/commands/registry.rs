@@ -54,7 +54,8 @@ pub(crate) async fn push(home: &Home, args: &Push) -> anyhow::Result<Exit> {
     let created = rfc3339(home::now_ms());
     let pinned = client.push(&reference, &description, bytes, signature.as_deref(), &created).await?;
     if home.json() {
-        let said = json!({ "reference": pinned, "digest": description.digest_text(), "signature": signature.is_some() });
+        let said =
+            json!({ "reference": pinned, "digest": description.digest_text(), "signature": signature.is_some() });
         print::out(&print::json(&said, true)?)?;
     } else {
         print::out(&format!("{pinned}\n"))?;

@@ -43,7 +43,8 @@ pub(crate) fn keygen(home: &Home, args: &Keygen) -> anyhow::Result<Exit> {
     write_new(&public, pair.pk.to_box()?.to_string().as_bytes(), 0o644)?;
     let line = pair.pk.to_base64();
     if home.json() {
-        let made = json!({ "secret": args.output.display().to_string(), "public": public.display().to_string(), "key": line });
+        let made =
+            json!({ "secret": args.output.display().to_string(), "public": public.display().to_string(), "key": line });
         print::out(&print::json(&made, true)?)?;
     } else {
         print::out(&format!(
@@ -63,7 +64,8 @@ pub(crate) fn sign(home: &Home, args: &Sign) -> anyhow::Result<Exit> {
     let name = args.component.file_name().unwrap_or_default().to_string_lossy();
     let comment = signature::comment(&description.digest, &description.name, &name, home::now_ms() / 1_000);
     let public = minisign::PublicKey::from_secret_key(&secret)?;
-    let signed = minisign::sign(Some(&public), &secret, &bytes[..], Some(&comment), Some("signature from `oncegate sign`"))?;
+    let signed =
+        minisign::sign(Some(&public), &secret, &bytes[..], Some(&comment), Some("signature from `oncegate sign`"))?;
     let output = args.output.clone().unwrap_or_else(|| signature::beside(&args.component));
     replace(&output, signed.into_string().as_bytes())?;
     if home.json() {
@@ -176,7 +178,9 @@ fn password(given: &Password, home: &Home) -> anyhow::Result<Option<String>> {
 fn write_new(path: &Path, bytes: &[u8], mode: u32) -> anyhow::Result<()> {
     let file = std::fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(path);
     let mut file = file.with_context(|| format!("{} cannot be written", path.display()))?;
-    file.write_all(bytes).and_then(|()| file.sync_all()).with_context(|| format!("{} cannot be written", path.display()))
+    file.write_all(bytes)
+        .and_then(|()| file.sync_all())
+        .with_context(|| format!("{} cannot be written", path.display()))
 }
 
 /// A signature is replaced whole: half of one would refuse a component that is in use.

@@ -12,8 +12,10 @@ use crate::print::clean;
 
 /// Reads the signature beside a component, so that the policy can decide by it.
 pub(super) fn read_beside(policy: &Policy, component: &Path, description: &Description) -> anyhow::Result<Standing> {
-    let keys: Vec<PublicKey> = policy.signers.values().flat_map(|signer| [&signer.keys, &signer.revoked]).flatten().cloned().collect();
-    let standing = signature::judge(component, &read(component)?, (&description.digest, &description.name), keys.iter());
+    let keys: Vec<PublicKey> =
+        policy.signers.values().flat_map(|signer| [&signer.keys, &signer.revoked]).flatten().cloned().collect();
+    let standing =
+        signature::judge(component, &read(component)?, (&description.digest, &description.name), keys.iter());
     policy.signatures.note(description.digest, standing.clone(), Some((component, &description.name)));
     Ok(standing)
 }
@@ -28,7 +30,9 @@ pub(super) fn words(policy: &Policy, standing: &Standing) -> String {
         Standing::Refused(problem) => format!("counts for nothing: {problem}"),
         Standing::Verified { key, comment } => match policy.signer_of(key) {
             Some((name, Revocable::Counts)) => format!("by {name}, key {}; {comment}", key.id()),
-            Some((name, Revocable::Revoked)) => format!("counts for nothing: by the key {} of {name}, which was revoked", key.id()),
+            Some((name, Revocable::Revoked)) => {
+                format!("counts for nothing: by the key {} of {name}, which was revoked", key.id())
+            }
             None => format!("by the key {}; {comment}", key.id()),
         },
     };

@@ -111,7 +111,13 @@ mod tests {
         for near in ["127.0.0.1:5000", "[::1]:5000", "localhost", "localhost:5000", "10.0.0.7:5000", "192.168.1.1"] {
             assert!(is_near(near), "{near}");
         }
-        for far in ["registry.example", "8.8.8.8:5000", "localhost.evil.example", "127.0.0.1.evil.example:5000", "169.254.169.254"] {
+        for far in [
+            "registry.example",
+            "8.8.8.8:5000",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example:5000",
+            "169.254.169.254",
+        ] {
             assert!(!is_near(far), "{far}");
         }
     }

@@ -149,7 +149,10 @@ fn refused() -> anyhow::Error {
 async fn bounded(mut response: Response, bytes_max: usize) -> anyhow::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     while let Some(piece) = response.chunk().await.map_err(reqwest::Error::without_url)? {
-        ensure!(bytes.len() + piece.len() <= bytes_max, "it has more than {bytes_max} bytes, which is more than is taken");
+        ensure!(
+            bytes.len() + piece.len() <= bytes_max,
+            "it has more than {bytes_max} bytes, which is more than is taken"
+        );
         bytes.extend_from_slice(&piece);
     }
     Ok(bytes)

@@ -104,7 +104,8 @@ mod tests {
         let digest = digest_of(b"x");
         let good = json!([{ "mediaType": LAYER_TYPE, "digest": digest, "size": 1 }]);
         assert_eq!(manifest(&good).unwrap(), Manifest { component: digest.clone(), size: 1, signature: None });
-        let layer = |kind: &str, digest: &str, size: Value| json!({ "mediaType": kind, "digest": digest, "size": size });
+        let layer =
+            |kind: &str, digest: &str, size: Value| json!({ "mediaType": kind, "digest": digest, "size": size });
         for (layers, why) in [
             (json!([]), "0 layers"),
             (json!([good[0], good[0]]), "2 layers"),

@@ -8,8 +8,8 @@ use anyhow::{Context, ensure};
 use oci_client::Reference;
 use oncegate_sandbox::{read, signature};
 
-use super::manifest::{Manifest, digest_of};
 use super::Client;
+use super::manifest::{Manifest, digest_of};
 
 /// The folder.
 pub(crate) struct Shelf(PathBuf);
@@ -20,7 +20,11 @@ impl Shelf {
         let failed = || format!("the folder of fetched components {} cannot be used", folder.display());
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).with_context(failed)?;
         let mode = std::fs::metadata(folder).with_context(failed)?.permissions().mode();
-        ensure!(mode & 0o022 == 0, "the folder {} can be written by others; make it private (chmod 700)", folder.display());
+        ensure!(
+            mode & 0o022 == 0,
+            "the folder {} can be written by others; make it private (chmod 700)",
+            folder.display()
+        );
         Ok(Self(folder.to_owned()))
     }
 

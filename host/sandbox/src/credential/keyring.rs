@@ -18,9 +18,9 @@ pub(super) fn read(entry: &Keyring) -> Result<Wiped, String> {
     match entry.store {
         KeyringStore::Kernel => kernel(entry),
         KeyringStore::SecretService => secret_service(entry),
-        KeyringStore::Any => kernel(entry).or_else(|kernel| {
-            secret_service(entry).map_err(|service| format!("{kernel}; and {service}"))
-        }),
+        KeyringStore::Any => {
+            kernel(entry).or_else(|kernel| secret_service(entry).map_err(|service| format!("{kernel}; and {service}")))
+        }
     }
 }
 

@@ -48,7 +48,10 @@ pub(super) async fn check(call: &Call, book: &Book, operation: &Operation) -> Re
         if held_new && has_acted(book, &today.owner, action).await? {
             held.all.push(unwritten(&today.owner));
         }
-        if used_new && has_acted(book, component, action).await? && claims(book, held_by(component, action)).await?.all.is_empty() {
+        if used_new
+            && has_acted(book, component, action).await?
+            && claims(book, held_by(component, action)).await?.all.is_empty()
+        {
             used.all.push(unwritten(component));
         }
         judge(&today, &held.all, &used.all).inspect_err(|refused| said(refused, component, action, &today))?;

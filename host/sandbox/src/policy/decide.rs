@@ -124,7 +124,10 @@ pub fn decide(
         (Some(account), _) => account.clone(),
         (None, EffectClass::None) => String::new(),
         (None, EffectClass::Keyed) => {
-            return Err(deny(format!("[endpoint.{name}] at line {} has no `account`, which is part of the key of {operation}", endpoint.line)));
+            return Err(deny(format!(
+                "[endpoint.{name}] at line {} has no `account`, which is part of the key of {operation}",
+                endpoint.line
+            )));
         }
     };
     let credential = credential(policy, contract, rule, name).map_err(deny)?;
@@ -239,12 +242,16 @@ fn granting<'a>(
     }
     let grants = for_tenant.iter().filter(|rule| rule.grant.iter().any(|name| name == operation));
     let requires = grants.clone().fold(Requires::default(), |all, rule| all.and(rule.requires));
-    grants.max_by_key(|rule| (rule.digest.is_some(), rule.signer.is_some())).map(|rule| (*rule, requires)).ok_or_else(|| {
-        Denied::new(
-            operation,
-            format!("no [[component]] for {digest_words} and the tenant {tenant:?} lists {operation} under `grant`"),
-        )
-    })
+    grants.max_by_key(|rule| (rule.digest.is_some(), rule.signer.is_some())).map(|rule| (*rule, requires)).ok_or_else(
+        || {
+            Denied::new(
+                operation,
+                format!(
+                    "no [[component]] for {digest_words} and the tenant {tenant:?} lists {operation} under `grant`"
+                ),
+            )
+        },
+    )
 }
 
 fn url(contract: &Contract, name: &str, endpoint: &EndpointRule) -> Result<String, String> {

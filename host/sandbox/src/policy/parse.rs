@@ -44,7 +44,8 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Policy, PolicyErrors> {
         return reader.finish(Policy::default());
     }
     let root = Reader::root(root.get_ref());
-    let known = ["component", "signer", "endpoint", "credential", "context", "limits", "retention", "approve", "exclusive"];
+    let known =
+        ["component", "signer", "endpoint", "credential", "context", "limits", "retention", "approve", "exclusive"];
     reader.only(&root, &known, &LATER);
     let signers = signers::read(&mut reader, &root);
     let policy = Policy {
@@ -80,7 +81,11 @@ fn components<'a>(reader: &mut Reader<'a>, root: &Table<'a>) -> Vec<ComponentRul
     let tables = reader.list(root, "component").into_iter();
     tables
         .map(|table| {
-            reader.only(&table, &["digest", "signer", "lineage", "tenants", "grant", "requires", "read-answers"], &LATER_COMPONENT);
+            reader.only(
+                &table,
+                &["digest", "signer", "lineage", "tenants", "grant", "requires", "read-answers"],
+                &LATER_COMPONENT,
+            );
             let digest = reader.string(&table, "digest");
             let digest = digest.and_then(|text| {
                 let digest = units::digest_of(text);
@@ -211,7 +216,8 @@ fn required<'a, T>(
 
 /// Where a secret is.
 pub(crate) fn source(text: &str) -> Result<CredentialSource, String> {
-    let asked = "expected \"env:VARIABLE\", \"file:/path\", \"command:program argument\" or \"keyring:SERVICE/ACCOUNT\"";
+    let asked =
+        "expected \"env:VARIABLE\", \"file:/path\", \"command:program argument\" or \"keyring:SERVICE/ACCOUNT\"";
     let (kind, rest) = text.split_once(':').ok_or(asked)?;
     let rest = rest.trim();
     match kind {

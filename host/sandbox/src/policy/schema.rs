@@ -85,9 +85,21 @@ fn component() -> Value {
         "One grant: a component, by digest or signer or both, and what it may do for whom.",
         &["tenants", "grant"],
         [
-            ("digest", text("The build that was reviewed, as `oncegate inspect` prints it. With `signer` both must hold; without either the entry is for every component.", DIGEST)),
+            (
+                "digest",
+                text(
+                    "The build that was reviewed, as `oncegate inspect` prints it. With `signer` both must hold; without either the entry is for every component.",
+                    DIGEST,
+                ),
+            ),
             ("signer", text("The [signer.NAME] that has to have signed the component.", NAME)),
-            ("lineage", text("The name that the effects are kept under in place of the contract's: the name of earlier effects, to go on with them. It is part of every key; never change it.", NAME)),
+            (
+                "lineage",
+                text(
+                    "The name that the effects are kept under in place of the contract's: the name of earlier effects, to go on with them. It is part of every key; never change it.",
+                    NAME,
+                ),
+            ),
             ("tenants", names("For whom it acts.")),
             ("grant", names("Operations that are allowed; the contract declares no others.")),
             ("requires", words("What an effect has to name before it is sent.", &["plan", "permit"])),
@@ -122,7 +134,10 @@ fn endpoint() -> Value {
         &["operation", "at"],
         [
             ("operation", json!({ "description": "The contract's lookup, at the same endpoint.", "type": "string" })),
-            ("at", json!({ "description": "Where its answer has the account's identifier: a JSON pointer.", "type": "string" })),
+            (
+                "at",
+                json!({ "description": "Where its answer has the account's identifier: a JSON pointer.", "type": "string" }),
+            ),
         ],
     );
     closed(
@@ -130,12 +145,24 @@ fn endpoint() -> Value {
         &[],
         [
             ("url", text("The URL that is used instead of the contract's.", "^https?://[^?#@]+$")),
-            ("account", text("Your name for the account at the provider. It is part of the key of every effect; never change it for the same account.", NAME)),
-            ("egress", json!({
-                "description": "\"direct\" states that nothing between this host and the provider sends later what was not handed over.",
-                "enum": ["direct", "relayed"], "default": "relayed",
-            })),
-            ("allow-private", flag("Whether private, loopback and link-local addresses may be connected to, and plain http used.")),
+            (
+                "account",
+                text(
+                    "Your name for the account at the provider. It is part of the key of every effect; never change it for the same account.",
+                    NAME,
+                ),
+            ),
+            (
+                "egress",
+                json!({
+                    "description": "\"direct\" states that nothing between this host and the provider sends later what was not handed over.",
+                    "enum": ["direct", "relayed"], "default": "relayed",
+                }),
+            ),
+            (
+                "allow-private",
+                flag("Whether private, loopback and link-local addresses may be connected to, and plain http used."),
+            ),
             ("account-is", asked),
         ],
     )
@@ -146,12 +173,24 @@ fn credential() -> Value {
         "A secret: where it is and how it is sent.",
         &["from", "attach"],
         [
-            ("from", text("env:VARIABLE, file:/path, command:program argument, or keyring:SERVICE/ACCOUNT (keyring:kernel:… and keyring:secret-service:… ask only one).", SOURCE)),
-            ("attach", text("The request header that carries it: header:NAME.", "^header:[A-Za-z0-9!#$%&'*+.^_`|~-]+$")),
-            ("format", json!({
-                "description": "The header's value, with {secret} in it once.",
-                "type": "string", "default": "{secret}", "pattern": "\\{secret\\}",
-            })),
+            (
+                "from",
+                text(
+                    "env:VARIABLE, file:/path, command:program argument, or keyring:SERVICE/ACCOUNT (keyring:kernel:… and keyring:secret-service:… ask only one).",
+                    SOURCE,
+                ),
+            ),
+            (
+                "attach",
+                text("The request header that carries it: header:NAME.", "^header:[A-Za-z0-9!#$%&'*+.^_`|~-]+$"),
+            ),
+            (
+                "format",
+                json!({
+                    "description": "The header's value, with {secret} in it once.",
+                    "type": "string", "default": "{secret}", "pattern": "\\{secret\\}",
+                }),
+            ),
         ],
     )
 }
@@ -160,8 +199,7 @@ fn context() -> Value {
     let setters = |fact: &str| {
         words(&format!("Who may set the fact `{fact}`; without this only `serve` may."), &["serve", "meta", "header"])
     };
-    let properties: Map<String, Value> =
-        CONTEXT_FACTS.iter().map(|fact| ((*fact).to_owned(), setters(fact))).collect();
+    let properties: Map<String, Value> = CONTEXT_FACTS.iter().map(|fact| ((*fact).to_owned(), setters(fact))).collect();
     json!({
         "description": "Who may set the facts of a call: \"serve\" (--context), \"meta\" (MCP), \"header\" (HTTP).",
         "type": "object", "additionalProperties": false, "properties": properties,
@@ -169,9 +207,7 @@ fn context() -> Value {
 }
 
 fn limits() -> Value {
-    let size = |what: &str| {
-        json!({ "description": what, "anyOf": [{ "type": "string", "pattern": SIZE }, { "type": "integer", "minimum": 1 }] })
-    };
+    let size = |what: &str| json!({ "description": what, "anyOf": [{ "type": "string", "pattern": SIZE }, { "type": "integer", "minimum": 1 }] });
     let time = |what: &str| text(what, DURATION);
     let count = |what: &str| json!({ "description": what, "type": "integer", "minimum": 0, "maximum": u32::MAX });
     closed(
@@ -219,11 +255,17 @@ fn approve() -> Value {
         [
             ("operation", text("The operation.", NAME)),
             ("when", when),
-            ("by", json!({ "description": "Whose approval counts; without it anybody's who may write to the ledger.", "type": "array", "minItems": 1, "items": { "type": "string" } })),
-            ("elicitation-from", json!({
-                "description": "Doors through which a client's answer counts: \"stdio\" and \"token:NAME\". It takes the client's word.",
-                "type": "array", "minItems": 1, "items": { "type": "string", "pattern": "^(stdio|token:[A-Za-z0-9._:@+-]{1,200})$" },
-            })),
+            (
+                "by",
+                json!({ "description": "Whose approval counts; without it anybody's who may write to the ledger.", "type": "array", "minItems": 1, "items": { "type": "string" } }),
+            ),
+            (
+                "elicitation-from",
+                json!({
+                    "description": "Doors through which a client's answer counts: \"stdio\" and \"token:NAME\". It takes the client's word.",
+                    "type": "array", "minItems": 1, "items": { "type": "string", "pattern": "^(stdio|token:[A-Za-z0-9._:@+-]{1,200})$" },
+                }),
+            ),
         ],
     )
 }
@@ -239,7 +281,10 @@ fn exclusive() -> Value {
         &["name", "operations", "by"],
         [
             ("name", text("The name of the claim.", NAME)),
-            ("operations", json!({ "description": "The operations that share the purpose.", "type": "array", "minItems": 1, "items": { "type": "string" } })),
+            (
+                "operations",
+                json!({ "description": "The operations that share the purpose.", "type": "array", "minItems": 1, "items": { "type": "string" } }),
+            ),
             ("by", by),
         ],
     )
@@ -301,7 +346,8 @@ mod tests {
         let mut compared = 1;
         for (name, inner) in properties {
             assert!(inner["description"].as_str().is_some_and(|words| words.ends_with('.')), "{name} is not described");
-            let inside = [(Shape::Table, inner), (Shape::Named, &inner["additionalProperties"]), (Shape::List, &inner["items"])];
+            let inside =
+                [(Shape::Table, inner), (Shape::Named, &inner["additionalProperties"]), (Shape::List, &inner["items"])];
             for (shape, table) in inside.into_iter().filter(|(_, table)| table["properties"].is_object()) {
                 path.push((name.clone().leak(), shape));
                 compared += compare(table, path);
@@ -322,7 +368,9 @@ mod tests {
             let errors = Policy::parse("p.toml", &format!("{name} = 1\n")).unwrap_err();
             assert!(!errors.to_string().contains("unknown key"), "{errors}");
         }
-        for (kind, strange) in [("endpoint", "urls"), ("credential", "form"), ("limits", "memor"), ("context", "tenants")] {
+        for (kind, strange) in
+            [("endpoint", "urls"), ("credential", "form"), ("limits", "memor"), ("context", "tenants")]
+        {
             let table = if matches!(kind, "limits" | "context") { format!("[{kind}]") } else { format!("[{kind}.x]") };
             let errors = Policy::parse("p.toml", &format!("{table}\n{strange} = 1\n")).unwrap_err();
             assert!(errors.to_string().contains("unknown key"), "{errors}");

@@ -154,7 +154,11 @@ pub(super) fn read<'a>(reader: &mut Reader<'a>, root: &Table<'a>) -> BTreeMap<St
         let signer = signer(reader, &table);
         for key in signer.keys.iter().chain(&signer.revoked) {
             if signers.values().any(|other| other.keys.contains(key) || other.revoked.contains(key)) {
-                reader.bad(&table, "key", format!("another signer has the key {} too; one key is one signer's", key.id()));
+                reader.bad(
+                    &table,
+                    "key",
+                    format!("another signer has the key {} too; one key is one signer's", key.id()),
+                );
             }
         }
         signers.insert(name, signer);
@@ -164,7 +168,8 @@ pub(super) fn read<'a>(reader: &mut Reader<'a>, root: &Table<'a>) -> BTreeMap<St
 
 fn signer<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> SignerRule {
     reader.only(table, &["key", "revoked"], &[]);
-    let signer = SignerRule { line: table.line, keys: keys(reader, table, "key"), revoked: keys(reader, table, "revoked") };
+    let signer =
+        SignerRule { line: table.line, keys: keys(reader, table, "key"), revoked: keys(reader, table, "revoked") };
     if reader.get(table, "key").is_none() && signer.revoked.is_empty() {
         reader.bad(table, "key", "missing; give a minisign public key, or a list of them while one replaces another");
     }

@@ -175,7 +175,10 @@ fn errors_name_file_line_and_key() {
         ("[credential.a]\nfrom = \"env:X\"\nattach = \"header:k\"\nformat = \"x\"", "{secret} in it once"),
         ("[credential.a]\nfrom = \"keyring:x\"\nattach = \"header:X\"", "keyring:SERVICE/ACCOUNT"),
         ("[credential.a]\nfrom = \"keyring:kernel:/x\"\nattach = \"header:X\"", "keyring:SERVICE/ACCOUNT"),
-        ("[[component]]\nsigner = \"x\"\ntenants = []\ngrant = []", "p.toml:2: component.signer: the policy has no [signer.x]"),
+        (
+            "[[component]]\nsigner = \"x\"\ntenants = []\ngrant = []",
+            "p.toml:2: component.signer: the policy has no [signer.x]",
+        ),
         ("[[component]]\nlineage = \"a b\"\ntenants = []\ngrant = []", "p.toml:2: component.lineage: expected a name"),
         ("[signer.x]", "p.toml:1: signer.x.key: missing"),
         ("[signer.x]\nkey = \"RWQ\"", "p.toml:2: signer.x.key: expected a minisign public key"),
