@@ -6,6 +6,7 @@
 //! standard library and a compiler that goes with them.
 
 mod debian;
+pub(crate) mod reproduce;
 
 use std::fs;
 use std::path::{Path, PathBuf};

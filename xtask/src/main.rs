@@ -16,6 +16,7 @@ enum Xtask {
     Guests(guests::Guests),
     Demo(demo::Demo),
     Faults(faults::Faults),
+    Reproduce(guests::reproduce::Reproduce),
     Sessions(sessions::Sessions),
     Test(test::Test),
 }
@@ -25,6 +26,7 @@ fn main() -> Result<()> {
         Xtask::Guests(guests) => guests.run(),
         Xtask::Demo(demo) => demo.run(),
         Xtask::Faults(faults) => faults.run(),
+        Xtask::Reproduce(reproduce) => reproduce.run(),
         Xtask::Sessions(sessions) => sessions.run(),
         Xtask::Test(test) => test.run(),
     }

@@ -54,5 +54,7 @@ fn deny() -> Result<()> {
     if printed(Command::new("cargo").args(["deny", "--version"])).is_err() {
         cargo(&["install", "--quiet", "--locked", "cargo-deny", "--version", CARGO_DENY])?;
     }
+    // It looks at crates of other targets too, which no build here has downloaded.
+    cargo(&["fetch", "--quiet", "--locked"])?;
     cargo(&["deny", "--offline", "--log-level", "error", "check", "bans", "licenses", "sources"])
 }

@@ -118,6 +118,8 @@ pub enum Event {
         #[serde(with = "serde_bytes")]
         contract: [u8; 32],
     },
+    /// Whose an action is: the name that its effects are kept under, and by what the component is known.
+    OwnerBound { owner: String, component: String, by: String },
     /// What an account's name stands for.
     AccountBound {
         account: String,
@@ -396,6 +398,7 @@ impl Event {
         match self {
             Event::ContractSeen { .. }
             | Event::RecipeBound { .. }
+            | Event::OwnerBound { .. }
             | Event::AccountBound { .. }
             | Event::LookupResolved { .. }
             | Event::SequenceTaken { .. }

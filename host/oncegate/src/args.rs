@@ -2,6 +2,8 @@
 
 pub(crate) mod decide;
 pub(crate) mod permit;
+pub(crate) mod registry;
+pub(crate) mod sign;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -49,6 +51,8 @@ pub(crate) struct Global {
     /// on Linux, else none]
     #[arg(long, global = true, value_enum, value_name = "WHERE", env = "ONCEGATE_ISOLATION")]
     pub(crate) isolation: Option<Isolation>,
+    #[command(flatten)]
+    pub(crate) registry: registry::Access,
     /// Say what happens on stderr; twice for more
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
@@ -73,6 +77,16 @@ pub(crate) enum Command {
     Token(Token),
     /// Print all that a component could ever do, without running it
     Inspect(Inspect),
+    /// Make a pair of keys for signing components
+    Keygen(sign::Keygen),
+    /// Sign a component
+    Sign(sign::Sign),
+    /// Check a component's signature
+    Verify(sign::Verify),
+    /// Fetch a component from a registry
+    Pull(registry::Pull),
+    /// Put a component into a registry
+    Push(registry::Push),
     /// Embed a contract and WIT text in a component
     Pack(Pack),
     /// Check a contract, and whether it fits a component
@@ -267,6 +281,11 @@ pub(crate) enum PolicyCommand {
     },
     /// Check the policy file
     Check,
+    /// Print the JSON Schema of policies, for editors
+    #[command(
+        after_help = "Example:\n  oncegate policy schema > policy.schema.json   # and `#:schema ./policy.schema.json` atop the policy"
+    )]
+    Schema,
     /// Say what the policy decides for an operation, and by which line
     Explain {
         /// The component

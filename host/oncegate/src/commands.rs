@@ -11,5 +11,8 @@ pub(crate) mod pack;
 pub(crate) mod permit;
 pub(crate) mod plan;
 pub(crate) mod policy;
+pub(crate) mod registry;
 mod settling;
+pub(crate) mod sign;
+mod signed;
 pub(crate) mod token;

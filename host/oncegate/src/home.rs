@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
+use oci_client::Reference;
 use oncegate_ledger::Ledger;
 use oncegate_ledger::redb::everybody_can_change;
 use oncegate_sandbox::isolation::Program;
@@ -14,6 +15,7 @@ use oncegate_sandbox::{Options, Sandbox};
 
 use crate::args::{Global, Isolation};
 use crate::exit::usage;
+use crate::registry::{self, Access, Client, Shelf};
 
 /// Bytes of a policy; it is written by hand.
 const POLICY_BYTES_MAX: u64 = 4 << 20;
@@ -58,6 +60,30 @@ impl Home {
 
     pub(crate) fn cache(&self) -> PathBuf {
         self.directory.join("cache")
+    }
+
+    /// The file of a component that a command names. One in a registry is fetched unless it is here already,
+    /// and is named by digest, or not run.
+    pub(crate) async fn component(&self, name: &Path) -> anyhow::Result<PathBuf> {
+        let Some(reference) = name.to_str().and_then(registry::reference) else { return Ok(name.to_owned()) };
+        let reference = reference?;
+        let shelf = self.fetched()?;
+        if let Some(kept) = reference.digest().and_then(|digest| shelf.find(digest)) {
+            return Ok(kept);
+        }
+        let client = self.registry(&reference).await?;
+        registry::refuse_tag(&client, &reference).await?;
+        Ok(shelf.fetch(&client, &reference).await?.1)
+    }
+
+    /// A client for the reference's registry.
+    pub(crate) async fn registry(&self, reference: &Reference) -> anyhow::Result<Client> {
+        Client::new(Access::of(&self.global.registry, reference).await?)
+    }
+
+    /// Where components from registries are kept.
+    pub(crate) fn fetched(&self) -> anyhow::Result<Shelf> {
+        Shelf::open(&self.directory.join("components"))
     }
 
     /// The policy; where the default file does not exist, the one that grants nothing.

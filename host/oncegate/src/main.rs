@@ -6,7 +6,9 @@ mod args;
 mod commands;
 mod exit;
 mod home;
+mod panics;
 mod print;
+mod registry;
 mod serve;
 
 use std::process::ExitCode;
@@ -23,6 +25,7 @@ fn main() -> ExitCode {
     if let Some(exit) = walled_off(&args.command) {
         return exit;
     }
+    panics::install();
     log_to_stderr(args.global.verbose);
     #[cfg(target_os = "linux")]
     if let Err(error) = isolation::harden(is_private(&args.command)) {
@@ -47,7 +50,12 @@ async fn run(args: Args) -> anyhow::Result<Exit> {
         Command::Call(args) => commands::call::run(&home, args).await,
         Command::Serve(args) => serve::run(&home, args).await,
         Command::Token(args) => commands::token::run(&home, args),
-        Command::Inspect(args) => commands::inspect::run(&home, &args),
+        Command::Inspect(args) => commands::inspect::run(&home, &args).await,
+        Command::Keygen(args) => commands::sign::keygen(&home, &args),
+        Command::Sign(args) => commands::sign::sign(&home, &args),
+        Command::Verify(args) => commands::sign::verify(&home, &args),
+        Command::Pull(args) => commands::registry::pull(&home, &args).await,
+        Command::Push(args) => commands::registry::push(&home, &args).await,
         Command::Pack(args) => commands::pack::run(&home, &args),
         Command::Check(args) => commands::check::run(&home, &args),
         Command::Policy(args) => commands::policy::run(&home, &args).await,

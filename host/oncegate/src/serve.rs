@@ -61,7 +61,11 @@ pub(crate) async fn run(home: &Home, args: Serve) -> anyhow::Result<Exit> {
     let (policy_file, policy) = PolicyFile::open(home, facts.clone())?;
     let sandbox = home.sandbox_under(policy, ledger)?;
     let naming = Naming { prefix: args.prefix, underscores: args.underscores };
-    let (shelf, catalog) = Shelf::open(sandbox.clone(), &args.components, naming)?;
+    let mut places = Vec::new();
+    for place in &args.components {
+        places.push(home.component(place).await?);
+    }
+    let (shelf, catalog) = Shelf::open(sandbox.clone(), &places, naming)?;
     if catalog.tools().is_empty() {
         tracing::warn!("there is no tool to serve yet");
     }

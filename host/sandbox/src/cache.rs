@@ -98,7 +98,7 @@ impl Cache {
         let path = self.folder.join(file_name(engine, digest));
         let mut bytes = std::fs::read(&path).ok()?;
         let (code, compiled) = bytes.split_at_checked(CODE_BYTES)?;
-        if Mac::verify_slice(self.mac(compiled), code).is_err() {
+        if Mac::verify_slice(self.mac_of(path, compiled), code).is_err() {
             tracing::warn!(path = %path.display(), "a file in the cache is not ours; compiling again");
             return None;
         }
@@ -114,12 +114,35 @@ impl Cache {
         }
     }
 
+    /// Whether it is the code of these bytes for the purpose.
+    pub(crate) fn is_code_for(&self, purpose: &str, bytes: &[u8], code: &[u8]) -> bool {
+        Mac::verify_slice(mac_under(&self.code(purpose.as_bytes()), bytes), code).is_ok()
+    }
+
+    /// The private folder.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Writes a file that only this user can read, whole or not at all.
+    pub(crate) fn write_private(&self, path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+        let temporary = path.with_extension(format!("{:016x}", rand::rng().random::<u64>()));
+        private_file(&temporary)?.write_all(bytes)?;
+        std::fs::rename(&temporary, path)
+    }
+
     fn write(&self, path: &Path, compiled: &[u8]) -> std::io::Result<()> {
         let temporary = path.with_extension(format!("{:016x}", rand::rng().random::<u64>()));
         let mut file = private_file(&temporary)?;
-        file.write_all(&self.code(compiled))?;
+        file.write_all(&self.mac_of(path, compiled).finalize().into_bytes())?;
         file.write_all(compiled)?;
         std::fs::rename(&temporary, path)
+    }
+
+    /// Under a key of the file's own, so that no file stands in for that of another component or engine.
+    fn mac_of(&self, path: &Path, compiled: &[u8]) -> Hmac<Sha256> {
+        let name = path.file_name().unwrap_or_default();
+        mac_under(&self.code(name.as_encoded_bytes()), compiled)
     }
 
     fn mac(&self, bytes: &[u8]) -> Hmac<Sha256> {

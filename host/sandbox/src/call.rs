@@ -155,6 +155,12 @@ impl Call {
             .ok_or_else(|| Stop::NotPermitted(format!("the tool {} has no such operation", self.tool)))
     }
 
+    /// Whose the effects of this component are.
+    pub(crate) fn owner(&self) -> Result<policy::Owned, Stop> {
+        let description = &self.component.description;
+        policy::owner(&self.host.policy, &description.digest, &description.contract.component.name).map_err(denied)
+    }
+
     pub(crate) fn grant(&self, operation: &Operation) -> Result<Grant, Denied> {
         let description = &self.component.description;
         policy::decide(&self.host.policy, &description.contract, &description.digest, self.tenant(), &operation.name)

@@ -1,19 +1,20 @@
 //! Secrets: read from where the policy says, attached last, kept nowhere.
 
-use std::path::Path;
+mod keyring;
+mod source;
 
+use bytes::Bytes;
 use http::HeaderValue;
 use memchr::memmem;
 use oncegate_contract::Answer;
 use secrecy::{ExposeSecret, SecretString};
-use tokio::io::AsyncReadExt;
+use zeroize::Zeroizing;
 
-use crate::policy::{CredentialSource, CredentialUse};
+use crate::policy::CredentialUse;
+use source::SECRET_BYTES_MAX;
 
-/// Bytes of a secret; longer ones are a mistaken path.
-const SECRET_BYTES_MAX: usize = 16 << 10;
-/// How long a command may take to print its secret.
-const COMMAND_WITHIN: std::time::Duration = std::time::Duration::from_secs(10);
+/// Where the secret stands in the text that is sent.
+const PLACE: &str = "{secret}";
 
 /// A credential cannot be used. No message contains the secret.
 #[derive(Debug, thiserror::Error)]
@@ -46,6 +47,21 @@ pub async fn probe_credential(usage: &CredentialUse) -> Result<(), CredentialErr
     Credential::read(usage).await?.header().map(drop)
 }
 
+/// Reads a secret from a source that is written as in a policy (`env:NAME`, `file:/path`, `command:…`,
+/// `keyring:SERVICE/ACCOUNT`), for what is no provider.
+///
+/// # Errors
+/// Why not, without the secret.
+pub async fn read_secret(from: &str) -> Result<SecretString, String> {
+    let source = crate::policy::source_of(from)?;
+    let bytes = source::read(&source).await.map_err(|why| format!("{source} cannot be read: {why}"))?;
+    let text = std::str::from_utf8(&bytes).map_err(|_| format!("{source} gives no text"))?;
+    match text.trim_end_matches(['\r', '\n']) {
+        "" => Err(format!("{source} gives nothing")),
+        text => Ok(SecretString::new(Box::from(text))),
+    }
+}
+
 /// A secret that was read, and how it is attached.
 pub(crate) struct Credential {
     secret: SecretString,
@@ -57,12 +73,14 @@ impl Credential {
     pub(crate) async fn read(usage: &CredentialUse) -> Result<Self, CredentialError> {
         let fail =
             |why: String| CredentialError::Unreadable { name: usage.name.clone(), from: usage.source.to_string(), why };
-        let text = read(&usage.source).await.map_err(fail)?;
+        let bytes = source::read(&usage.source).await.map_err(fail)?;
+        let text = std::str::from_utf8(&bytes).map_err(|_| fail("it is no text".to_owned()))?;
         let text = text.trim_end_matches(['\r', '\n']);
         match text.len() {
             0 => Err(fail("it is empty".to_owned())),
             bytes if bytes > SECRET_BYTES_MAX => Err(fail("it is longer than a secret is".to_owned())),
-            _ => Ok(Self { secret: SecretString::from(text.to_owned()), usage: usage.clone() }),
+            // A box of exactly that size: nothing is moved, and no copy stays behind.
+            _ => Ok(Self { secret: SecretString::new(Box::from(text)), usage: usage.clone() }),
         }
     }
 
@@ -70,9 +88,14 @@ impl Credential {
     pub(crate) fn header(&self) -> Result<(String, HeaderValue), CredentialError> {
         let fail = |why| CredentialError::Attach { name: self.usage.name.clone(), why };
         let name = self.usage.header();
-        let text = self.usage.format.replace("{secret}", self.secret.expose_secret());
-        let mut value =
-            HeaderValue::from_str(&text).map_err(|_| fail("it holds characters that a header cannot carry"))?;
+        let (before, after) =
+            self.usage.format.split_once(PLACE).ok_or_else(|| fail("its format has no place for it"))?;
+        let parts = [before, self.secret.expose_secret(), after];
+        let mut text = Zeroizing::new(Vec::with_capacity(parts.iter().map(|part| part.len()).sum()));
+        parts.iter().for_each(|part| text.extend_from_slice(part.as_bytes()));
+        // The value shares these bytes, which are wiped with the last that has them.
+        let mut value = HeaderValue::from_maybe_shared(Bytes::from_owner(text))
+            .map_err(|_| fail("it holds characters that a header cannot carry"))?;
         value.set_sensitive(true);
         Ok((name.to_owned(), value))
     }
@@ -111,36 +134,6 @@ fn scrub(bytes: Vec<u8>, secret: &[u8]) -> Vec<u8> {
         clean[found].fill(b'*');
     }
     clean
-}
-
-async fn read(source: &CredentialSource) -> Result<String, String> {
-    match source {
-        CredentialSource::Env(name) => std::env::var(name).map_err(|_| "the variable is not set".to_owned()),
-        CredentialSource::File(path) => read_file(path).await.map_err(|error| error.to_string()),
-        CredentialSource::Command(line) => run(line).await,
-    }
-}
-
-async fn read_file(path: &Path) -> std::io::Result<String> {
-    let mut text = String::new();
-    let file = tokio::fs::File::open(path).await?;
-    file.take(SECRET_BYTES_MAX as u64 + 1).read_to_string(&mut text).await?;
-    Ok(text)
-}
-
-/// Runs the program without a shell; the policy's author is trusted, its values are words.
-async fn run(line: &str) -> Result<String, String> {
-    let mut words = line.split_whitespace();
-    let program = words.next().ok_or("the command is empty")?;
-    let child = tokio::process::Command::new(program).args(words).kill_on_drop(true).output();
-    let output = tokio::time::timeout(COMMAND_WITHIN, child)
-        .await
-        .map_err(|_| "the command did not end in time".to_owned())?
-        .map_err(|error| error.to_string())?;
-    if !output.status.success() {
-        return Err(format!("the command ended with {}", output.status));
-    }
-    String::from_utf8(output.stdout).map_err(|_| "the command printed no text".to_owned())
 }
 
 #[cfg(test)]

@@ -183,6 +183,8 @@ fn effect_error(stop: Stop) -> EffectError {
         | Stop::SequenceGap(_)
         | Stop::PlanMismatch(_)
         | Stop::AccountChanged
+        | Stop::OwnerChanged { .. }
+        | Stop::OwnerHeld { .. }
         | Stop::Claimed(_)
         | Stop::PermitExceeded(_) => EffectError::NotPermitted(stop.to_string()),
         Stop::LedgerUnavailable(_) | Stop::NotSent(_) | Stop::NotSetUp(_) | Stop::Unavailable(_) => {

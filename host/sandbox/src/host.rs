@@ -117,6 +117,7 @@ impl Host {
 
     /// The same under another policy.
     pub(crate) fn under(&self, policy: Policy) -> Self {
+        let policy = policy.knowing(&self.policy.signatures);
         Self { policy: Arc::new(policy), ..self.clone() }
     }
 

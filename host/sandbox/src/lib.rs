@@ -33,6 +33,7 @@ mod runner;
 mod running;
 mod sandbox;
 mod settle;
+pub mod signature;
 mod stamps;
 pub mod status;
 mod stop;
@@ -40,7 +41,7 @@ mod stored_answer;
 mod wasi;
 
 pub use client_key::{CLIENT_KEY_CHARS_MAX, ClientKey};
-pub use credential::{CredentialError, probe_credential};
+pub use credential::{CredentialError, probe_credential, read_secret};
 pub use load::{ComponentError, Loaded, read};
 pub use running::{Ready, Running};
 pub use sandbox::{CONTEXT_NAMES, CallRequest, DRAIN_MAX, Options, Sandbox, SandboxError, rfc3339, view};

@@ -14,6 +14,7 @@ mod former;
 mod gates;
 mod identity;
 mod look;
+mod owner;
 mod permit;
 mod pins;
 mod plan;

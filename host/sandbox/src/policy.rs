@@ -10,6 +10,8 @@ mod gates;
 mod minimal;
 mod parse;
 mod reader;
+mod schema;
+mod signers;
 mod units;
 
 use std::collections::BTreeMap;
@@ -20,11 +22,15 @@ use oncegate_contract::Pointer;
 pub use decide::{Denied, Grant, account, admit, decide, may_read_answers, tenant};
 pub use elicited::{Door, ELICITED, is_elicited};
 pub use gates::{Above, ApprovalRule, Exclusive, ExclusiveRule, Requires};
+pub(crate) use parse::source as source_of;
+pub use schema::schema;
+pub use signers::{Owned, Revocable, SignerRule, owner};
 pub use units::digest_of;
 pub(crate) use units::duration as duration_of;
 
 use crate::describe::Description;
 use crate::limits::Limits;
+use crate::signature::Signatures;
 
 /// Longer than any orchestrator keeps a run that it may replay.
 const REPLAY_WINDOW: std::time::Duration = std::time::Duration::from_secs(90 * 86_400);
@@ -37,6 +43,10 @@ pub const CONTEXT_FACTS: [&str; 7] = ["tenant", "trigger", "run", "sequence", "p
 pub struct Policy {
     /// Which components may do what for whom.
     pub components: Vec<ComponentRule>,
+    /// Whose signatures count, by the operator's name for each.
+    pub signers: BTreeMap<String, SignerRule>,
+    /// The signatures that were read beside components; no part of what the operator wrote.
+    pub signatures: Signatures,
     /// What the operator says about endpoints, by the contract's name for each.
     pub endpoints: BTreeMap<String, EndpointRule>,
     /// Where secrets are, by the contract's name for each.
@@ -72,8 +82,12 @@ impl Default for Retention {
 pub struct ComponentRule {
     /// Its line in the file.
     pub line: usize,
-    /// The component's SHA-256; none: any component.
+    /// The component's SHA-256; none: any component, or any that the signer signed.
     pub digest: Option<[u8; 32]>,
+    /// Who has to have signed it; together with a digest both must hold.
+    pub signer: Option<String>,
+    /// The name that its effects are kept under instead of its contract's.
+    pub lineage: Option<String>,
     /// For whom.
     pub tenants: Vec<String>,
     /// Operations granted.
@@ -87,6 +101,8 @@ pub struct ComponentRule {
 /// One `[endpoint.NAME]` table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EndpointRule {
+    /// Its line in the file.
+    pub line: usize,
     /// The URL that is used instead of the contract's.
     pub url: Option<String>,
     /// The operator's name for the account at the provider: part of every effect's key.
@@ -112,6 +128,8 @@ pub struct AccountIs {
 /// One `[credential.NAME]` table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CredentialRule {
+    /// Its line in the file.
+    pub line: usize,
     /// Where the secret is.
     pub source: CredentialSource,
     /// Where it goes.
@@ -142,6 +160,41 @@ pub enum CredentialSource {
     File(std::path::PathBuf),
     /// A program that prints it; words separated by spaces, no shell.
     Command(String),
+    /// A keyring of the system.
+    Keyring(Keyring),
+}
+
+/// An entry of a keyring.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Keyring {
+    /// Which keyring.
+    pub store: KeyringStore,
+    /// What the secret is for.
+    pub service: String,
+    /// Whose it is there.
+    pub account: String,
+}
+
+/// The keyrings that secrets are read from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyringStore {
+    /// The kernel's, if it has the entry; else the Secret Service.
+    Any,
+    /// The kernel's key retention service.
+    Kernel,
+    /// The desktop's Secret Service, over D-Bus.
+    SecretService,
+}
+
+impl fmt::Display for Keyring {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let store = match self.store {
+            KeyringStore::Any => "",
+            KeyringStore::Kernel => "kernel:",
+            KeyringStore::SecretService => "secret-service:",
+        };
+        write!(f, "keyring:{store}{}/{}", self.service, self.account)
+    }
 }
 
 impl fmt::Display for CredentialSource {
@@ -150,6 +203,7 @@ impl fmt::Display for CredentialSource {
             Self::Env(name) => write!(f, "env:{name}"),
             Self::File(path) => write!(f, "file:{}", path.display()),
             Self::Command(line) => write!(f, "command:{line}"),
+            Self::Keyring(entry) => entry.fmt(f),
         }
     }
 }
@@ -269,7 +323,7 @@ impl Policy {
     /// What a careful operator would want to know about a policy that parses.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
-        let any = self.components.iter().filter(|rule| rule.digest.is_none());
+        let any = self.components.iter().filter(|rule| rule.digest.is_none() && rule.signer.is_none());
         let any = any.map(|rule| {
             format!(
                 "line {}: this [[component]] has no digest, so it grants to every component, also to ones that do not exist yet",

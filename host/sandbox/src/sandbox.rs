@@ -13,6 +13,7 @@ use serde_json::Value;
 use crate::cache::{Cache, CacheError};
 use crate::call::{Asked, Call};
 use crate::convert;
+use crate::describe::Description;
 use crate::engine::{EngineError, Runtime};
 use crate::host::{Book, Clock, Host};
 use crate::isolation::{IsolationError, Program};
@@ -23,6 +24,7 @@ use crate::plan::PlanSource;
 use crate::policy::{self, Policy};
 use crate::running::Ready;
 use crate::settle::{self, Looked, Patience, Rounds};
+use crate::signature;
 use crate::stop::Stop;
 
 /// Facts that an orchestrator may give.
@@ -123,6 +125,7 @@ impl Sandbox {
 
     fn at(place: Place, options: Options) -> Result<Self, SandboxError> {
         let cache = Cache::open(&options.cache)?;
+        signature::recall(&options.policy, &cache);
         let book = options.ledger.and_then(|ledger| {
             let hosts = Hosts::of(&ledger.identity());
             // Without it nobody could tell whether this process still sends: nothing is sent.
@@ -145,7 +148,10 @@ impl Sandbox {
     /// [`ComponentError`], which names what was refused.
     pub fn load(&self, path: &Path) -> Result<Arc<Loaded>, ComponentError> {
         let bytes = load::read(path)?;
-        Ok(Arc::new(load::load(&bytes, &self.host.place, &self.host.cache, &self.host.policy.limits)?))
+        let loaded = load::load(&bytes, &self.host.place, &self.host.cache, &self.host.policy.limits)?;
+        let Description { digest, name, .. } = &loaded.description;
+        signature::learn(&self.host.policy, &self.host.cache, path, &bytes, (digest, name));
+        Ok(Arc::new(loaded))
     }
 
     /// Calls a tool and answers within the policy's `answer-within`; the guest may run on.
@@ -351,7 +357,10 @@ impl Sandbox {
         let before = matches!(book.effects.get(key).await, Ok(Some(row)) if row.heard_state() == StateTag::Done);
         let row = settle::refresh(&self.host, book, key, Some(component), Patience::Brief).await;
         let Ok(Some(row)) = row else { return Vec::new() };
-        let same_tool = row.dispatch.as_deref().is_some_and(|dispatch| dispatch.tool == call.tool);
+        let ours = |dispatch: &oncegate_ledger::Dispatch| {
+            dispatch.tool == call.tool && call.owner().is_ok_and(|owned| owned.owner == dispatch.owner)
+        };
+        let same_tool = row.dispatch.as_deref().is_some_and(ours);
         // What is proven not to have happened says nothing about a guest that asked for nothing.
         let seen = from_row(&row, before);
         let tells = same_tool && row.state != StateTag::Undone && !matches!(seen.fate, Fate::NoEffect(_));

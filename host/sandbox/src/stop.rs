@@ -53,6 +53,18 @@ pub(crate) enum Stop {
     /// The provider account is another than the one bound at first use.
     #[error("The account at the provider is another than the one used before; nothing was sent.")]
     AccountChanged,
+    /// The component's effects are on record under another owner.
+    #[error("The effects of this tool are on record under another owner than the one it has now; nothing was sent.")]
+    OwnerChanged {
+        /// The owner on record.
+        before: String,
+    },
+    /// The owner's effects are on record for components that are known otherwise.
+    #[error("The name of this tool is on record for another tool than this one; nothing was sent.")]
+    OwnerHeld {
+        /// By what those are known.
+        by: String,
+    },
     /// The previous one of the sequence is missing or not decided.
     #[error("{0}")]
     SequenceGap(String),
@@ -77,7 +89,9 @@ impl Stop {
     /// The refusal that the agent is told, when it is one. What is open is told from the row.
     pub(crate) fn code(&self) -> Option<Code> {
         Some(match self {
-            Self::NotPermitted(_) | Self::AccountChanged => Code::EffectNotPermitted,
+            Self::NotPermitted(_) | Self::AccountChanged | Self::OwnerChanged { .. } | Self::OwnerHeld { .. } => {
+                Code::EffectNotPermitted
+            }
             Self::InvalidField(_) => Code::InvalidArguments,
             Self::ContextMissing(_) => Code::ContextMissing,
             Self::Limit(_) => Code::ToolLimit,

@@ -9,6 +9,7 @@ use oncegate_ledger::state::{Effect, StateTag};
 
 use crate::cache::Cache;
 use crate::call::Call;
+use crate::describe::Description;
 use crate::host::digest;
 use crate::load::Loaded;
 use crate::outcome::AnswerLink;
@@ -84,7 +85,7 @@ impl Sandbox {
         let row = book.effects.get(key).await.map_err(|error| unreadable(&error))?.ok_or(NoAnswer::Unknown)?;
         let dispatch = row.dispatch.as_deref().ok_or(NoAnswer::NotStored)?;
         let owners = served.iter().map(|component| &component.description);
-        let owners = owners.filter(|description| description.contract.component.name == dispatch.owner);
+        let owners = owners.filter(|description| self.owns(description, &dispatch.owner));
         let digests: Vec<&[u8; 32]> = owners.map(|description| &description.digest).collect();
         if !self.is_readable(&row, tenant, &digests) {
             return Err(NoAnswer::Unknown);
@@ -102,6 +103,11 @@ impl Sandbox {
             First::Withheld { .. } => Err(NoAnswer::Withheld),
             First::None => Err(NoAnswer::NotStored),
         }
+    }
+
+    fn owns(&self, description: &Description, owner: &str) -> bool {
+        let owned = policy::owner(self.policy(), &description.digest, &description.contract.component.name);
+        owned.is_ok_and(|owned| owned.owner == owner)
     }
 
     fn is_readable(&self, row: &Effect, tenant: &str, components: &[&[u8; 32]]) -> bool {

@@ -21,7 +21,7 @@ const SETTLE_AFTER: std::time::Duration = std::time::Duration::from_secs(1);
 pub(crate) async fn run(home: &Home, args: Call) -> anyhow::Result<Exit> {
     let request = CallRequest { arguments: arguments(&args.args)?, context: context(&args.context)?, tool: args.tool };
     let sandbox = home.sandbox().await?;
-    let component = sandbox.load(&args.component)?;
+    let component = sandbox.load(&home.component(&args.component).await?)?;
     let _settling = settle_beside(&sandbox);
     let outcome = tokio::select! {
         outcome = sandbox.call(&component, request) => outcome,

@@ -15,6 +15,7 @@ use oncegate_sandbox::policy::{self as rules, Denied, Grant, PolicyErrors};
 use oncegate_sandbox::read;
 use serde_json::{Value, json};
 
+use super::signed;
 use crate::args::{Policy, PolicyCommand};
 use crate::exit::{Exit, usage};
 use crate::home::Home;
@@ -22,10 +23,14 @@ use crate::print::{self, Cell, Tone, clean};
 
 pub(crate) async fn run(home: &Home, args: &Policy) -> anyhow::Result<Exit> {
     match &args.command {
-        PolicyCommand::Init { component, output } => init(home, component, output.as_deref()),
+        PolicyCommand::Init { component, output } => init(home, &home.component(component).await?, output.as_deref()),
         PolicyCommand::Check => check(home).await,
+        PolicyCommand::Schema => {
+            print::out(&format!("{:#}\n", rules::schema()))?;
+            Ok(Exit::Ok)
+        }
         PolicyCommand::Explain { component, operation, tenant } => {
-            explain(home, component, operation, tenant.as_deref().unwrap_or_default())
+            explain(home, &home.component(component).await?, operation, tenant.as_deref().unwrap_or_default())
         }
     }
 }
@@ -146,6 +151,7 @@ fn explain(home: &Home, component: &Path, operation: &str, tenant: &str) -> anyh
     let description = describe(component)?;
     declared(&description, operation)?;
     let policy = home.policy()?;
+    signed::read_beside(&policy, component, &description)?;
     let decision = rules::decide(&policy, &description.contract, &description.digest, tenant, operation);
     let entries = entries(&policy, &description, decision.as_ref().map_or(tenant, |grant| &grant.tenant), operation);
     let file = home.policy_file().display().to_string();
@@ -179,10 +185,12 @@ struct Entry {
 fn entries(policy: &rules::Policy, description: &Description, tenant: &str, operation: &str) -> Vec<Entry> {
     let entry = |rule: &rules::ComponentRule| Entry {
         line: rule.line,
-        component: match rule.digest {
-            None => "any",
-            Some(digest) if digest == description.digest => "this",
-            Some(_) => "another",
+        component: match (rule.digest, &rule.signer) {
+            (None, None) => "any",
+            (Some(digest), _) if digest != description.digest => "another",
+            (_, Some(signer)) if policy.signed_by(&description.digest) != Ok(signer) => "not so signed",
+            (_, Some(_)) => "this, signed",
+            (_, None) => "this",
         },
         tenant: rule.tenants.iter().any(|name| name == tenant),
         grants: rule.grant.iter().any(|name| name == operation),
@@ -228,22 +236,28 @@ fn granted(file: &str, operation: &str, grant: &Grant) -> String {
     let mut put = |name: &str, value: &str| {
         let _ = writeln!(text, "{name:<11} {}", clean(value));
     };
+    put("known by", &grant.known_by);
+    put("effects of", &grant.owner);
     put("tenant", &grant.tenant);
-    put("sent to", &grant.url);
+    put("sent to", &format!("{} (line {})", grant.url, grant.endpoint_line));
     put("account", if grant.account.is_empty() { "none, as it is a lookup" } else { &grant.account });
     put("egress", if grant.egress_direct { "direct, on the operator's word" } else { "relayed" });
     put("addresses", if grant.allow_private { "private ones too" } else { "public ones only" });
     match &grant.credential {
-        Some(credential) => put("credential", &format!("{}, from {}", credential.name, credential.source)),
+        Some(credential) => {
+            let line = grant.credential_line.map_or_else(String::new, |line| format!(" (line {line})"));
+            put("credential", &format!("{}, from {}{line}", credential.name, credential.source));
+        }
         None => put("credential", "none"),
     }
     put("answers", if grant.read_answers { "callers may read them whole" } else { "as the tool passes them on" });
     let requires = grant.requires.words();
     put("requires", &if requires.is_empty() { "neither plan nor permit".to_owned() } else { requires.join(" and ") });
-    let approvals: Vec<String> = grant.approvals.iter().map(ToString::to_string).collect();
+    let approvals = grant.approvals.iter().map(|rule| format!("{rule} (line {})", rule.line));
+    let approvals: Vec<String> = approvals.collect();
     put("approval", &if approvals.is_empty() { "none".to_owned() } else { approvals.join("; ") });
     for claim in &grant.exclusives {
-        put("exclusive", &format!("{}, by {}", claim.name, claim.by.join(", ")));
+        put("exclusive", &format!("{}, by {} (line {})", claim.name, claim.by.join(", "), claim.line));
     }
     text
 }
@@ -255,7 +269,9 @@ fn explained_json(file: &str, operation: &str, decision: &Result<Grant, Denied>,
         .collect();
     match decision {
         Ok(grant) => json!({
-            "granted": true, "file": file, "operation": operation, "line": grant.line, "tenant": grant.tenant, "url": grant.url,
+            "granted": true, "file": file, "operation": operation, "line": grant.line, "known_by": grant.known_by,
+            "owner": grant.owner, "tenant": grant.tenant, "url": grant.url,
+            "endpoint_line": grant.endpoint_line, "credential_line": grant.credential_line,
             "account": grant.account, "egress_direct": grant.egress_direct, "allow_private": grant.allow_private,
             "credential": grant.credential.as_ref().map(|c| json!({ "name": c.name, "from": c.source.to_string() })),
             "requires": grant.requires.words(), "read_answers": grant.read_answers,

@@ -64,7 +64,7 @@ pub(crate) fn propose(
         epoch: wanted.epoch,
         tenant: wanted.call.tenant().to_owned(),
         account: wanted.account.clone(),
-        owner: contract.component.name.clone(),
+        owner: wanted.call.owner()?.owner,
         action: operation.action.clone().unwrap_or_default(),
         operation: operation.name.clone(),
         tool: wanted.call.tool.clone(),

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use oncegate_contract::Operation;
 use oncegate_ledger::{Append, Event, Expect, StreamId, StreamKind};
 
-use super::{Wanted, ledger_stop};
+use super::{Wanted, ledger_stop, owner};
 use crate::call::Call;
 use crate::host::{Book, stream};
 use crate::policy::{self, Grant};
@@ -23,13 +23,11 @@ pub(super) async fn check_recipes(
     operation: &Operation,
     recipe: &[u8; 32],
 ) -> Result<Vec<Append>, Stop> {
-    let owner = call.contract().component.name.as_str();
+    let owner = call.owner()?.owner;
     let former = oncegate_contract::former_recipes(operation);
-    let mut actions = BTreeSet::from([operation.action.as_deref().unwrap_or_default()]);
-    actions.extend(operation.was.iter().map(|former| former.action.as_str()));
     let mut also = Vec::new();
-    for action in actions {
-        let id = stream(StreamKind::Recipe, &[owner.as_bytes(), action.as_bytes()]);
+    for action in actions(operation) {
+        let id = recipe_stream(&owner, action);
         let records = book.effects.ledger.read(id).await.map_err(|error| ledger_stop(error.into()))?;
         let expect = Expect::Version(records.last().map_or(0, |record| record.version));
         also.push(match records.into_iter().next_back().map(|record| record.event) {
@@ -46,6 +44,18 @@ pub(super) async fn check_recipes(
     Ok(also)
 }
 
+/// The operation's action, and those that it had before.
+pub(super) fn actions(operation: &Operation) -> BTreeSet<&str> {
+    let mut actions = BTreeSet::from([operation.action.as_deref().unwrap_or_default()]);
+    actions.extend(operation.was.iter().map(|former| former.action.as_str()));
+    actions
+}
+
+/// Where the recipe of an owner's action is.
+pub(super) fn recipe_stream(owner: &str, action: &str) -> StreamId {
+    stream(StreamKind::Recipe, &[owner.as_bytes(), action.as_bytes()])
+}
+
 pub(super) async fn last(book: &Book, id: StreamId) -> Result<Option<Event>, Stop> {
     let records = book.effects.ledger.read(id).await.map_err(|error| ledger_stop(error.into()))?;
     Ok(records.into_iter().next_back().map(|record| record.event))
@@ -54,7 +64,7 @@ pub(super) async fn last(book: &Book, id: StreamId) -> Result<Option<Event>, Sto
 /// The label of the account that keys are made with: where an operator renamed the one that the policy
 /// names today, the label that it had at first. A new label would make every key new.
 pub(super) async fn account(call: &Call, book: &Book, operation: &Operation, today: String) -> Result<String, Stop> {
-    let records = book.effects.ledger.read(account_stream(call, operation)).await;
+    let records = book.effects.ledger.read(account_stream(call, operation)?).await;
     let records = records.map_err(|error| ledger_stop(error.into()))?;
     let labels: Vec<&String> = records
         .iter()
@@ -76,22 +86,23 @@ pub(super) fn label(call: &Call, operation: &Operation) -> Result<String, Stop> 
 }
 
 /// By what is done for whom, not by the account's label: a changed label would make every key new.
-fn account_stream(call: &Call, operation: &Operation) -> StreamId {
+fn account_stream(call: &Call, operation: &Operation) -> Result<StreamId, Stop> {
     let action = operation.action.as_deref().unwrap_or_default();
-    StreamId::account(call.tenant(), &call.contract().component.name, action)
+    Ok(StreamId::account(call.tenant(), &call.owner()?.owner, action))
 }
 
 impl Wanted<'_> {
     /// The recipe and the account that this owner's effects are bound to: checked, or bound now.
     pub(crate) async fn bindings(&self, grant: &Grant) -> Result<Vec<Append>, Stop> {
         let mut also = check_recipes(self.call, self.book, self.operation, &self.recipe).await?;
+        also.extend(owner::check(self.call, self.book, self.operation).await?);
         also.push(self.bound_account(grant).await?);
         Ok(also)
     }
 
     /// By what is done for whom, not by the account's label: a changed label would make every key new.
     async fn bound_account(&self, grant: &Grant) -> Result<Append, Stop> {
-        let id = account_stream(self.call, self.operation);
+        let id = account_stream(self.call, self.operation)?;
         let now = Event::AccountBound {
             account: label(self.call, self.operation)?,
             endpoint: self.operation.endpoint.clone(),

@@ -30,7 +30,7 @@ impl Wanted<'_> {
         if let Some(lookup) = settle.and_then(|settle| self.call.contract().operations.get(&settle.operation)) {
             self.call.grant(lookup).map_err(denied)?;
         }
-        let seen = self.rule(row).look().await.map_err(attempt_stop)?;
+        let seen = self.rule(row)?.look().await.map_err(attempt_stop)?;
         let seen = seen.map_err(|why| self.not_told(&why))?;
         let verdict = match seen.matches.clone() {
             Matches::Absent => return Ok(None),
@@ -82,9 +82,9 @@ impl Wanted<'_> {
         Ok(effects.advance_twice(self.key.0, row, first, Some(settled), also).await.map(|_| ()))
     }
 
-    fn rule(&self, row: Option<&Effect>) -> Rule<'_> {
+    fn rule(&self, row: Option<&Effect>) -> Result<Rule<'_>, Stop> {
         let contract = self.call.contract();
-        Rule {
+        Ok(Rule {
             host: &self.call.host,
             book: self.book,
             contract: Arc::new(contract.clone()),
@@ -93,12 +93,12 @@ impl Wanted<'_> {
                 key: self.key.0,
                 tenant: self.call.tenant().to_owned(),
                 account: self.account.clone(),
-                owner: contract.component.name.clone(),
+                owner: self.call.owner()?.owner,
                 operation: self.operation.name.clone(),
                 downstream_key: attempt::downstream_key(self, row),
                 resolved: self.resolved.clone(),
             },
-        }
+        })
     }
 
     /// A guess would be a second effect or none: nothing is sent.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use oncegate_contract::{EffectKey, Operation, Owner, Resolved, Value};
 
-use super::{Next, Wanted, bindings, former, pins, undoing};
+use super::{Next, Wanted, bindings, former, owner, pins, undoing};
 use crate::call::{Asked, Call, denied, field_stop};
 use crate::policy;
 use crate::stop::Stop;
@@ -19,6 +19,8 @@ impl<'a> Wanted<'a> {
         let (mut resolved, fetches) = call.resolve(operation, given)?;
         let today = bindings::label(call, operation)?;
         let book = call.host.book()?;
+        // Before any row answers: what is somebody else's is not told either.
+        owner::check(call, book, operation).await?;
         let account = bindings::account(call, book, operation, today).await?;
         let admitted = policy::admit(&call.host.policy, &call.component.description.digest, call.tenant());
         admitted.map_err(denied)?;
@@ -71,6 +73,7 @@ pub(crate) fn key_of(
     resolved: &Resolved,
     epoch: u32,
 ) -> Result<EffectKey, Stop> {
-    let owner = Owner { tenant: call.tenant(), account, owner: &call.contract().component.name };
+    let owned = call.owner()?;
+    let owner = Owner { tenant: call.tenant(), account, owner: &owned.owner };
     oncegate_contract::effect_key(operation, &owner, resolved, epoch).map_err(field_stop)
 }

@@ -59,7 +59,7 @@ impl Wanted<'_> {
             return Err(Stop::PermitExceeded(REVOKED));
         }
         let description = &self.call.component.description;
-        let owner = &self.call.contract().component.name;
+        let owner = &self.call.owner()?.owner;
         if !found.permit.covers(&digest_text(&description.digest), owner, &self.operation.name) {
             return Err(Stop::PermitExceeded(NOT_COVERED));
         }

@@ -41,7 +41,8 @@ fn place(call: &Call, operation: &Operation, resolved: &Resolved, name: &str) ->
     let missing = || Stop::ContextMissing("trigger".to_owned());
     let trigger = call.context.get("trigger").ok_or_else(missing)?;
     let action = operation.action.as_deref().unwrap_or_default();
-    let mut parts = vec![call.tenant(), &call.contract().component.name, action, trigger, name];
+    let owner = call.owner()?.owner;
+    let mut parts = vec![call.tenant(), &owner, action, trigger, name];
     let pinned = |name: &str| operation.field(name).is_some_and(|field| field.pin);
     for field in resolved.fields.iter().filter(|field| field.role == Role::Key && !pinned(&field.name)) {
         parts.extend([field.name.as_str(), field.normal.as_deref().unwrap_or_default()]);

@@ -24,7 +24,7 @@ struct Undoing<'a> {
     book: &'a Book,
     revokes: &'a Revokes,
     tenant: &'a str,
-    owner: &'a str,
+    owner: String,
     /// The one that the keys of what is undone are made with.
     account: String,
     receipt: String,
@@ -97,7 +97,7 @@ impl<'a> Undoing<'a> {
         let field = operation.fields.iter().find(|field| field.at.as_ref() == Some(&revokes.at));
         let value = field.and_then(|field| resolved.field(&field.name)).map(|field| field.value.canonical());
         let receipt = value.ok_or_else(|| Stop::InvalidField("no field says what is undone".to_owned()))?;
-        let owner = call.contract().component.name.as_str();
+        let owner = call.owner()?.owner;
         // An account that was renamed keeps its first label for what was bound before, and has the new
         // one for an undoing operation that is first used now.
         let account = match call.contract().operations.get(&revokes.operation) {
@@ -170,7 +170,7 @@ impl<'a> Undoing<'a> {
 
     /// An effect of the named operation, of the same owner for the same tenant at the same account.
     fn is_ours(&self, row: &Effect) -> bool {
-        let wanted = [self.tenant, &self.account, self.owner, self.revokes.operation.as_str()];
+        let wanted = [self.tenant, &self.account, &self.owner, self.revokes.operation.as_str()];
         row.names()
             .is_some_and(|[tenant, account, owner, _, _, operation]| [tenant, account, owner, operation] == wanted)
     }

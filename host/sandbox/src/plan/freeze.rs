@@ -18,6 +18,7 @@ use super::{
 use crate::attempt;
 use crate::host::{Book, digest};
 use crate::load::Loaded;
+use crate::policy;
 use crate::sandbox::Sandbox;
 
 /// Targets that are resolved at once: enough to hide a provider's latency, few enough not to press it.
@@ -148,10 +149,12 @@ impl Sandbox {
         let rehearsed = self.rehearse_all(component, &freeze, &Arc::new(context), watch).await?;
         let Joined { rows, proposals, repeated } = join(rehearsed)?;
         let description = &component.description;
+        let owned = policy::owner(self.policy(), &description.digest, &description.contract.component.name);
+        let owned = owned.map_err(|denied| FreezeError::Invalid(denied.for_operator().to_owned()))?;
         let document = Document {
             plan: freeze.plan,
             tool: freeze.tool,
-            owner: description.contract.component.name.clone(),
+            owner: owned.owner,
             tenant: facts.get("tenant").cloned().unwrap_or_default(),
             context: facts,
             component: description.digest,

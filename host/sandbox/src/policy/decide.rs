@@ -18,12 +18,18 @@ pub struct Grant {
     pub line: usize,
     /// For whom: the context's tenant, or the policy's only one.
     pub tenant: String,
-    /// The owner of the operation's actions: the contract's component name.
+    /// The owner of the operation's actions: the policy's lineage, else the contract's component name.
     pub owner: String,
+    /// By what the policy knows the component.
+    pub known_by: String,
     /// The base URL: the policy's for the endpoint, else the contract's.
     pub url: String,
     /// The account at the provider; empty for lookups at an endpoint that names none.
     pub account: String,
+    /// The line of the `[endpoint.NAME]` that says so.
+    pub endpoint_line: usize,
+    /// The line of the `[credential.NAME]` that is attached.
+    pub credential_line: Option<usize>,
     /// Whether private addresses may be connected to.
     pub allow_private: bool,
     /// Whether the operator states that nothing stands between this host and the provider.
@@ -57,7 +63,7 @@ impl Denied {
         Self { agent: format!("The operation {operation} is not permitted here."), operator, missing: None }
     }
 
-    fn unlisted(operator: String) -> Self {
+    pub(super) fn unlisted(operator: String) -> Self {
         Self { agent: "This component is not permitted to reach anything here.".into(), operator, missing: None }
     }
 
@@ -106,6 +112,7 @@ pub fn decide(
         ));
     };
     let tenant = self::tenant(policy, digest, tenant)?;
+    let owner = super::owner(policy, digest, &contract.component.name)?;
     let (rule, requires) = granting(policy, digest, &tenant, operation)?;
     let name = &declared.endpoint;
     let deny = |why: String| Denied::new(operation, why);
@@ -117,19 +124,26 @@ pub fn decide(
         (Some(account), _) => account.clone(),
         (None, EffectClass::None) => String::new(),
         (None, EffectClass::Keyed) => {
-            return Err(deny(format!("[endpoint.{name}] has no `account`, which is part of the key of {operation}")));
+            return Err(deny(format!(
+                "[endpoint.{name}] at line {} has no `account`, which is part of the key of {operation}",
+                endpoint.line
+            )));
         }
     };
+    let credential = credential(policy, contract, rule, name).map_err(deny)?;
     Ok(Grant {
         line: rule.line,
         read_answers: may_read_answers(policy, digest, &tenant, operation),
         tenant,
-        owner: contract.component.name.clone(),
+        owner: owner.owner,
+        known_by: owner.by,
         url,
         account,
+        endpoint_line: endpoint.line,
+        credential_line: credential.as_ref().and_then(|usage| Some(policy.credentials.get(&usage.name)?.line)),
         allow_private: endpoint.allow_private,
         egress_direct: endpoint.egress_direct,
-        credential: credential(policy, contract, rule, name).map_err(deny)?,
+        credential,
         requires,
         approvals: policy.approvals.iter().filter(|rule| rule.operation == operation).cloned().collect(),
         exclusives: gates::exclusives(&policy.exclusives, declared).map_err(deny)?,
@@ -143,9 +157,8 @@ pub fn account(policy: &Policy, operation: &Operation) -> Option<String> {
     policy.endpoints.get(&operation.endpoint)?.account.clone()
 }
 
-fn matching<'a>(policy: &'a Policy, digest: &'a [u8; 32]) -> impl Iterator<Item = &'a ComponentRule> {
-    let fits = |rule: &&ComponentRule| rule.digest.is_none_or(|wanted| wanted == *digest);
-    policy.components.iter().filter(fits)
+pub(super) fn matching<'a>(policy: &'a Policy, digest: &'a [u8; 32]) -> impl Iterator<Item = &'a ComponentRule> {
+    policy.components.iter().filter(|rule| policy.is_for(rule, digest))
 }
 
 /// The tenant of a call: the one given, else the policy's only one.
@@ -164,8 +177,9 @@ pub fn tenant(policy: &Policy, digest: &[u8; 32], given: &str) -> Result<String,
     match (mine.first(), everyone.len()) {
         (Some(only), 1) => Ok((*only).to_owned()),
         (None, _) => Err(Denied::unlisted(format!(
-            "no [[component]] of the policy is for {}; add one with `digest`, `tenants` and `grant`",
-            digest_text(digest)
+            "no [[component]] of the policy is for {}; add one with `digest`, `tenants` and `grant`{}",
+            digest_text(digest),
+            policy.why_not_signed(digest)
         ))),
         (_, count) => Err(Denied::without_tenant(format!(
             "the context has no `tenant` and the policy names {count}; give one with --context tenant=NAME"
@@ -193,8 +207,9 @@ pub fn admit(policy: &Policy, digest: &[u8; 32], tenant: &str) -> Result<(), Den
         return Ok(());
     }
     Err(Denied::unlisted(format!(
-        "no [[component]] of the policy is for {} and the tenant {tenant:?}",
-        digest_text(digest)
+        "no [[component]] of the policy is for {} and the tenant {tenant:?}{}",
+        digest_text(digest),
+        policy.why_not_signed(digest)
     )))
 }
 
@@ -212,7 +227,8 @@ fn granting<'a>(
         return Err(Denied::new(
             operation,
             format!(
-                "no [[component]] of the policy is for {digest_words}; add one with `digest`, `tenants` and `grant`"
+                "no [[component]] of the policy is for {digest_words}; add one with `digest`, `tenants` and `grant`{}",
+                policy.why_not_signed(digest)
             ),
         ));
     }
@@ -226,12 +242,16 @@ fn granting<'a>(
     }
     let grants = for_tenant.iter().filter(|rule| rule.grant.iter().any(|name| name == operation));
     let requires = grants.clone().fold(Requires::default(), |all, rule| all.and(rule.requires));
-    grants.max_by_key(|rule| rule.digest.is_some()).map(|rule| (*rule, requires)).ok_or_else(|| {
-        Denied::new(
-            operation,
-            format!("no [[component]] for {digest_words} and the tenant {tenant:?} lists {operation} under `grant`"),
-        )
-    })
+    grants.max_by_key(|rule| (rule.digest.is_some(), rule.signer.is_some())).map(|rule| (*rule, requires)).ok_or_else(
+        || {
+            Denied::new(
+                operation,
+                format!(
+                    "no [[component]] for {digest_words} and the tenant {tenant:?} lists {operation} under `grant`"
+                ),
+            )
+        },
+    )
 }
 
 fn url(contract: &Contract, name: &str, endpoint: &EndpointRule) -> Result<String, String> {
@@ -245,7 +265,8 @@ fn url(contract: &Contract, name: &str, endpoint: &EndpointRule) -> Result<Strin
     // Plain HTTP shows a credential and an effect to whoever is on the way.
     if parsed.scheme() == "http" && !endpoint.allow_private {
         return Err(format!(
-            "[endpoint.{name}] is reached over plain http, which is allowed only together with `allow-private = true`; use https"
+            "[endpoint.{name}] at line {} is reached over plain http, which is allowed only together with `allow-private = true`; use https",
+            endpoint.line
         ));
     }
     Ok(url.clone())
@@ -268,7 +289,7 @@ fn credential(
     let bound = policy.endpoints.get(name).is_some_and(|e| e.url.is_some());
     if rule.digest.is_none() && !bound {
         return Err(format!(
-            "[[component]] at line {} names no digest, so the contract's own URL would decide where [credential.{wanted}] goes; give `digest` there or `url` in [endpoint.{name}]",
+            "[[component]] at line {} names no digest, so the contract's own URL would decide where [credential.{wanted}] goes; give `digest` there (beside a signer too) or `url` in [endpoint.{name}]",
             rule.line
         ));
     }

@@ -9,13 +9,18 @@ use super::CONTEXT_FACTS;
 use crate::describe::Description;
 
 const HEAD: &str = "\
+#:schema ./policy.schema.json
+## An editor completes and checks this file by that schema once `oncegate policy schema` is written
+## beside it: oncegate policy schema > policy.schema.json
+##
 ## What the component below may do here. As it stands this file grants nothing: every line is
 ## commented out. Read each, take away the leading `# ` of those you agree with, keep the rest.
 ## An unknown key is an error. No tool and no agent can read or change this file.
 ";
 const COMPONENT: &str = "
 ## One entry for each build that you reviewed; the digest pins its code and its contract. Without
-## `digest` the entry would be for every component.
+## `digest` the entry would be for every component. In place of a digest or beside it, `signer = \"NAME\"`
+## takes what was signed (`oncegate sign`) with a key of [signer.NAME]; both must hold where both stand.
 ";
 const TENANTS: &str = "\
 ## For whom it acts. With one tenant in the whole file the context need not name it.
@@ -42,7 +47,8 @@ const ENDPOINT: &str = "
 ## `egress = \"direct\"` is your statement that no proxy or relay can send what this host did not.
 ";
 const CREDENTIAL: &str = "
-## Where the secret is (env:VARIABLE, file:/path or command:program) and how it is sent.
+## Where the secret is (env:VARIABLE, file:/path, command:program or keyring:SERVICE/ACCOUNT) and how it
+## is sent.
 ";
 const CONTEXT: &str = "
 ## Who may set the facts that the contract uses: \"serve\" (--context), \"meta\" (MCP), \"header\" (HTTP).

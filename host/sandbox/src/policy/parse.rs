@@ -11,15 +11,16 @@ use url::Url;
 use super::reader::{Reader, Table};
 use super::{
     AccountIs, Attach, CONTEXT_FACTS, ComponentRule, ContextRules, CredentialRule, CredentialSource, EndpointRule,
-    Policy, PolicyErrors, Retention, Setter,
+    Keyring, KeyringStore, Policy, PolicyErrors, Retention, Setter,
 };
-use super::{gates, units};
+use super::{gates, signers, units};
 use crate::limits::Limits;
+use crate::signature::Signatures;
 
 /// Top-level keys of features that this version does not have.
-const LATER: [&str; 2] = ["approvers", "signer"];
+const LATER: [&str; 1] = ["approvers"];
 /// The same, in `[[component]]`.
-const LATER_COMPONENT: [&str; 4] = ["signer", "lineage", "bounds", "trust-docs"];
+const LATER_COMPONENT: [&str; 2] = ["bounds", "trust-docs"];
 /// Headers that say how a message is framed or routed: never a place for a secret.
 const FRAMING_HEADERS: [&str; 10] = [
     "host",
@@ -43,10 +44,14 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Policy, PolicyErrors> {
         return reader.finish(Policy::default());
     }
     let root = Reader::root(root.get_ref());
-    let known = ["component", "endpoint", "credential", "context", "limits", "retention", "approve", "exclusive"];
+    let known =
+        ["component", "signer", "endpoint", "credential", "context", "limits", "retention", "approve", "exclusive"];
     reader.only(&root, &known, &LATER);
+    let signers = signers::read(&mut reader, &root);
     let policy = Policy {
         components: components(&mut reader, &root),
+        signers,
+        signatures: Signatures::default(),
         endpoints: named(&mut reader, &root, "endpoint", endpoint),
         credentials: named(&mut reader, &root, "credential", credential),
         approvals: gates::approvals(&mut reader, &root),
@@ -76,7 +81,11 @@ fn components<'a>(reader: &mut Reader<'a>, root: &Table<'a>) -> Vec<ComponentRul
     let tables = reader.list(root, "component").into_iter();
     tables
         .map(|table| {
-            reader.only(&table, &["digest", "tenants", "grant", "requires", "read-answers"], &LATER_COMPONENT);
+            reader.only(
+                &table,
+                &["digest", "signer", "lineage", "tenants", "grant", "requires", "read-answers"],
+                &LATER_COMPONENT,
+            );
             let digest = reader.string(&table, "digest");
             let digest = digest.and_then(|text| {
                 let digest = units::digest_of(text);
@@ -92,6 +101,8 @@ fn components<'a>(reader: &mut Reader<'a>, root: &Table<'a>) -> Vec<ComponentRul
             ComponentRule {
                 line: table.line,
                 digest,
+                signer: signers::signer_of(reader, root, &table),
+                lineage: signers::lineage_of(reader, &table),
                 tenants: names(reader, &table, "tenants"),
                 grant: names(reader, &table, "grant"),
                 requires: gates::requires(reader, &table),
@@ -139,6 +150,7 @@ fn endpoint<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> Option<EndpointRu
         }
     };
     Some(EndpointRule {
+        line: table.line,
         url: url.map(str::to_owned),
         account: account.map(str::to_owned),
         egress_direct,
@@ -172,7 +184,7 @@ pub(super) fn base_url(text: &str) -> Result<Url, String> {
 }
 
 fn credential<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> Option<CredentialRule> {
-    reader.only(table, &["from", "attach", "format"], &["keyring"]);
+    reader.only(table, &["from", "attach", "format"], &[]);
     let source = required(reader, table, "from", source);
     let attach = required(reader, table, "attach", attach);
     let format = reader.string(table, "format").unwrap_or("{secret}");
@@ -180,7 +192,7 @@ fn credential<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> Option<Credenti
     if !once || format.chars().any(char::is_control) {
         reader.bad(table, "format", "expected one line of text with {secret} in it once, such as \"Bearer {secret}\"");
     }
-    Some(CredentialRule { source: source?, attach: attach?, format: format.to_owned() })
+    Some(CredentialRule { line: table.line, source: source?, attach: attach?, format: format.to_owned() })
 }
 
 fn required<'a, T>(
@@ -202,18 +214,33 @@ fn required<'a, T>(
     }
 }
 
-fn source(text: &str) -> Result<CredentialSource, String> {
-    let asked = "expected \"env:VARIABLE\", \"file:/path\" or \"command:program argument\"";
+/// Where a secret is.
+pub(crate) fn source(text: &str) -> Result<CredentialSource, String> {
+    let asked =
+        "expected \"env:VARIABLE\", \"file:/path\", \"command:program argument\" or \"keyring:SERVICE/ACCOUNT\"";
     let (kind, rest) = text.split_once(':').ok_or(asked)?;
     let rest = rest.trim();
     match kind {
-        "keyring" => Err("keyring is not in this version; use env:, file: or command:".into()),
         _ if rest.is_empty() => Err(asked.into()),
         "env" => Ok(CredentialSource::Env(rest.into())),
         "file" if Path::new(rest).is_absolute() => Ok(CredentialSource::File(PathBuf::from(rest))),
         "file" => Err("expected an absolute path after file:".into()),
         "command" => Ok(CredentialSource::Command(rest.into())),
+        "keyring" => keyring(rest).map(CredentialSource::Keyring),
         _ => Err(asked.into()),
+    }
+}
+
+/// `SERVICE/ACCOUNT`, behind the keyring's name where only one is to be asked.
+fn keyring(text: &str) -> Result<Keyring, String> {
+    let stores = [("kernel:", KeyringStore::Kernel), ("secret-service:", KeyringStore::SecretService)];
+    let named = stores.iter().find_map(|(prefix, store)| Some((*store, text.strip_prefix(prefix)?)));
+    let (store, entry) = named.unwrap_or((KeyringStore::Any, text));
+    match entry.split_once('/') {
+        Some((service, account)) if ![service, account].iter().any(|part| part.is_empty() || part.contains('\0')) => {
+            Ok(Keyring { store, service: service.into(), account: account.into() })
+        }
+        _ => Err("expected \"keyring:SERVICE/ACCOUNT\", or \"keyring:kernel:…\" or \"keyring:secret-service:…\" to ask only one".into()),
     }
 }
 

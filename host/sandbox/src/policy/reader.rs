@@ -125,6 +125,15 @@ impl<'a> Reader<'a> {
         tables.map(|(entries, offset)| Table { path: key.to_owned(), line: self.line(offset), entries }).collect()
     }
 
+    /// A string, or a list of strings.
+    pub(super) fn one_or_more(&mut self, table: &Table<'a>, key: &str) -> Vec<String> {
+        let found = self.typed(table, key, "a string or a list of strings", |value| match value.as_str() {
+            Some(one) => Some(vec![one.to_owned()]),
+            None => value.as_array()?.iter().map(|item| item.get_ref().as_str().map(str::to_owned)).collect(),
+        });
+        found.unwrap_or_default()
+    }
+
     /// The line of a key, or of its table when it is not there.
     pub(super) fn line_of(&self, table: &Table<'a>, key: &str) -> usize {
         self.get(table, key).map_or(table.line, |(_, line)| line)

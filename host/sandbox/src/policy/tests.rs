@@ -28,6 +28,9 @@ effects = 100
 response = 2048
 "#;
 
+const SAME_KEY_TWICE: &str = "[signer.x]\nkey = \"RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3\"\n[signer.y]\nkey = [\"RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3\"]";
+const KEY_AND_REVOKED: &str = "[signer.x]\nkey = \"RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3\"\nrevoked = \"RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3\"";
+
 fn described() -> Description {
     Description::read(&refunds()).unwrap_or_else(|error| panic!("{error}"))
 }
@@ -147,7 +150,7 @@ fn a_secret_goes_only_where_digest_or_url_are_pinned() {
 #[test]
 fn errors_name_file_line_and_key() {
     let cases = [
-        ("x = 1", "p.toml:1: x: unknown key; known here: component, endpoint"),
+        ("x = 1", "p.toml:1: x: unknown key; known here: component, signer, endpoint"),
         ("\n[limits]\nmemry = 1", "p.toml:3: limits.memry: unknown key"),
         ("[[component]]\ngrant = []", "p.toml:1: component.tenants: missing"),
         ("[[component]]\ntenants = []\ngrant = []\nname = 1", "p.toml:4: component.name: unknown key"),
@@ -170,6 +173,17 @@ fn errors_name_file_line_and_key() {
         ("[credential.a]\nfrom = \"env:X\"\nattach = \"cookie:X\"", "expected \"header:NAME\""),
         ("[credential.a]\nfrom = \"env:X\"\nattach = \"query:k\"", "not in this version"),
         ("[credential.a]\nfrom = \"env:X\"\nattach = \"header:k\"\nformat = \"x\"", "{secret} in it once"),
+        ("[credential.a]\nfrom = \"keyring:x\"\nattach = \"header:X\"", "keyring:SERVICE/ACCOUNT"),
+        ("[credential.a]\nfrom = \"keyring:kernel:/x\"\nattach = \"header:X\"", "keyring:SERVICE/ACCOUNT"),
+        (
+            "[[component]]\nsigner = \"x\"\ntenants = []\ngrant = []",
+            "p.toml:2: component.signer: the policy has no [signer.x]",
+        ),
+        ("[[component]]\nlineage = \"a b\"\ntenants = []\ngrant = []", "p.toml:2: component.lineage: expected a name"),
+        ("[signer.x]", "p.toml:1: signer.x.key: missing"),
+        ("[signer.x]\nkey = \"RWQ\"", "p.toml:2: signer.x.key: expected a minisign public key"),
+        (SAME_KEY_TWICE, "another signer has the key"),
+        (KEY_AND_REVOKED, "p.toml:3: signer.x.revoked: the key"),
         ("[limits]\nmemory = \"1GiB\"", "256MiB"),
         ("[context]\ntrigger = [\"model\"]", "p.toml:2: context.trigger: expected a list of"),
         ("[context]\nsecret = [\"meta\"]", "unknown key; known here: tenant, trigger"),
@@ -192,8 +206,9 @@ fn errors_name_file_line_and_key() {
 #[test]
 fn what_cannot_be_enforced_yet_is_refused() {
     let cases = [
-        "[[component]]\nsigner = \"x\"\ntenants = []\ngrant = []",
-        "[credential.a]\nfrom = \"keyring:x\"\nattach = \"header:X\"",
+        "[[component]]\nbounds = {}\ntenants = []\ngrant = []",
+        "[[component]]\ntrust-docs = true\ntenants = []\ngrant = []",
+        "[approvers]\nalice = \"x\"",
     ];
     for text in cases {
         let errors = errors(text);
@@ -398,4 +413,25 @@ fn units() {
     assert_eq!(units::duration("5"), None);
     assert_eq!(digest_of("sha256:"), None);
     assert_eq!(digest_of(&digest_text(&[0xab; 32])), Some([0xab; 32]));
+}
+
+#[test]
+fn a_signers_component_brings_no_url_of_its_own() {
+    use crate::signature::{PublicKey, Standing};
+    let digest = described().digest;
+    let key = "RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3";
+    let line = format!("digest = \"{}\"", described().digest_text());
+    let signer = format!("[signer.acme]\nkey = \"{key}\"\n[endpoint.pay]");
+    let text = with_digest(FULL).replace(&line, "signer = \"acme\"").replace("[endpoint.pay]", &signer);
+    let signed = Policy::parse("p.toml", &text).unwrap();
+    let denied = decided(&signed, "acme", "create-refund").unwrap_err();
+    assert!(denied.for_operator().contains("no signature of it was read here"), "{denied}");
+    let standing = Standing::Verified { key: PublicKey::parse(key).unwrap(), comment: String::new() };
+    signed.signatures.note(digest, standing.clone(), None);
+    let grant = decided(&signed, "acme", "create-refund").unwrap();
+    assert_eq!((grant.known_by.as_str(), grant.owner.as_str()), ("signer acme", "acme-refunds"));
+    // Whoever has the signer's key could otherwise have the secret sent to himself.
+    let loose = Policy::parse("p.toml", &text.replace("url = \"https://eu.pay.example/v2\"\n", "")).unwrap();
+    loose.signatures.note(digest, standing, None);
+    assert!(decided(&loose, "acme", "create-refund").unwrap_err().for_operator().contains("names no digest"));
 }

@@ -170,6 +170,7 @@ mod tests {
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
         let attach = oncegate_sandbox::policy::Attach::Header("Authorization".to_owned());
         let rule = CredentialRule {
+            line: 1,
             source: CredentialSource::File(file.clone()),
             attach,
             format: "Bearer {secret}".to_owned(),

@@ -23,9 +23,9 @@ fn head(text: &mut String, title: &str) {
 }
 
 /// One page about one component.
-pub(super) fn text(description: &Description) -> String {
+pub(super) fn text(description: &Description, signature: &str) -> String {
     let mut text = format!("{}\n", Tone::Head.paint(&clean(&description.name)));
-    identity(&mut text, description);
+    identity(&mut text, description, signature);
     head(&mut text, "Imports");
     for import in &description.imports {
         put!(text, "  {}: {}", import.name, import.meaning);
@@ -56,8 +56,9 @@ pub(super) fn text(description: &Description) -> String {
     text
 }
 
-fn identity(text: &mut String, description: &Description) {
+fn identity(text: &mut String, description: &Description, signature: &str) {
     put!(text, "  digest     {}", description.digest_text());
+    put!(text, "  signature  {signature}");
     put!(text, "  size       {} bytes", description.size);
     let class = match (description.has_contract, description.class) {
         (false, _) => "none, and no contract: it only computes",

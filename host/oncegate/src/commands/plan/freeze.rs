@@ -26,7 +26,7 @@ pub(super) async fn run(home: &Home, args: PlanFreeze) -> anyhow::Result<Exit> {
     let actor = said("--actor", args.actor.as_deref().unwrap_or_default(), "say who approves them")?;
     let ledger = home.ledger().await?;
     let sandbox = home.sandbox_over(Ok(ledger))?;
-    let component = sandbox.load(&args.component)?;
+    let component = sandbox.load(&home.component(&args.component).await?)?;
     let tool = tool(&component, &args.tool)?;
     if !tool.acts() {
         bail!("the tool {} has no effects, so there is nothing to plan", clean(&args.tool));

@@ -12,7 +12,7 @@ use indicatif::ProgressBar;
 use oncegate_ledger::{Effects, StateTag};
 use oncegate_sandbox::outcome::{Code, Detail, NextAction, Outcome, Status};
 use oncegate_sandbox::plan::{Plan, Standing, State, standing};
-use oncegate_sandbox::{CallRequest, Loaded, Sandbox};
+use oncegate_sandbox::{CallRequest, Loaded, Sandbox, policy};
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinSet;
@@ -42,14 +42,15 @@ pub(super) async fn run(home: &Home, args: PlanRun) -> anyhow::Result<Exit> {
     let plan = read(&*ledger, &args.plan).await?;
     let context = context(&plan, given)?;
     let sandbox = home.sandbox_over(Ok(Arc::clone(&ledger)))?;
-    let component = sandbox.load(&args.component)?;
-    let owner = &component.description.contract.component.name;
+    let component = sandbox.load(&home.component(&args.component).await?)?;
+    let description = &component.description;
+    let owner = policy::owner(sandbox.policy(), &description.digest, &description.contract.component.name)?.owner;
     ensure!(
-        *owner == plan.document.owner,
+        owner == plan.document.owner,
         "the plan {} was frozen for {}, and this component is {}",
         clean(&args.plan),
         clean(&plan.document.owner),
-        clean(owner)
+        clean(&owner)
     );
     let before = standing(&ledger, &plan).await.context("the plan cannot be compared with the ledger")?;
     let jobs = jobs(&plan, &before, &context);
