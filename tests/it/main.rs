@@ -20,6 +20,7 @@ mod disk_power;
 mod disk_verify;
 mod ensure;
 mod epochs;
+mod fuzzed;
 mod hostile;
 mod killat;
 mod kills;

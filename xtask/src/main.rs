@@ -2,6 +2,7 @@
 
 mod demo;
 mod faults;
+mod fuzz;
 mod guests;
 mod sessions;
 mod test;
@@ -16,6 +17,7 @@ enum Xtask {
     Guests(guests::Guests),
     Demo(demo::Demo),
     Faults(faults::Faults),
+    Fuzz(fuzz::Fuzz),
     Sessions(sessions::Sessions),
     Test(test::Test),
 }
@@ -25,6 +27,7 @@ fn main() -> Result<()> {
         Xtask::Guests(guests) => guests.run(),
         Xtask::Demo(demo) => demo.run(),
         Xtask::Faults(faults) => faults.run(),
+        Xtask::Fuzz(fuzz) => fuzz.run(),
         Xtask::Sessions(sessions) => sessions.run(),
         Xtask::Test(test) => test.run(),
     }

@@ -8,7 +8,7 @@ use oncegate_contract::Answer;
 use secrecy::{ExposeSecret, SecretString};
 use tokio::io::AsyncReadExt;
 
-use crate::policy::{CredentialSource, CredentialUse};
+use crate::policy::{Attach, CredentialSource, CredentialUse};
 
 /// Bytes of a secret; longer ones are a mistaken path.
 const SECRET_BYTES_MAX: usize = 16 << 10;
@@ -44,6 +44,15 @@ pub enum CredentialError {
 /// [`CredentialError`], which never shows the secret.
 pub async fn probe_credential(usage: &CredentialUse) -> Result<(), CredentialError> {
     Credential::read(usage).await?.header().map(drop)
+}
+
+/// An answer as a guest is given it: without this secret, wherever the host looks for one.
+#[must_use]
+pub fn without_secret(mut answer: Answer, secret: &str) -> Answer {
+    let (source, attach) = (CredentialSource::Env(String::new()), Attach::Header("authorization".to_owned()));
+    let usage = CredentialUse { name: String::new(), source, attach, format: "{secret}".to_owned() };
+    Credential { secret: SecretString::from(secret.to_owned()), usage }.scrub(&mut answer);
+    answer
 }
 
 /// A secret that was read, and how it is attached.
