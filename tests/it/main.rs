@@ -21,6 +21,7 @@ mod disk_power;
 mod disk_verify;
 mod ensure;
 mod epochs;
+mod fuzzed;
 mod hostile;
 mod keyrings;
 mod killat;

@@ -2,6 +2,7 @@
 
 mod demo;
 mod faults;
+mod fuzz;
 mod guests;
 mod sessions;
 mod test;
@@ -17,6 +18,7 @@ enum Xtask {
     Demo(demo::Demo),
     Faults(faults::Faults),
     Reproduce(guests::reproduce::Reproduce),
+    Fuzz(fuzz::Fuzz),
     Sessions(sessions::Sessions),
     Test(test::Test),
 }
@@ -27,6 +29,7 @@ fn main() -> Result<()> {
         Xtask::Demo(demo) => demo.run(),
         Xtask::Faults(faults) => faults.run(),
         Xtask::Reproduce(reproduce) => reproduce.run(),
+        Xtask::Fuzz(fuzz) => fuzz.run(),
         Xtask::Sessions(sessions) => sessions.run(),
         Xtask::Test(test) => test.run(),
     }

@@ -6,6 +6,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 
 use crate::faults::Faults;
+use crate::fuzz::Fuzz;
 use crate::guests::{Guests, printed, root, run};
 use crate::sessions::Sessions;
 
@@ -27,6 +28,7 @@ impl Test {
         step("build", || cargo(&["build", "--quiet", "--workspace", "--bins"]))?;
         step("tests", || cargo(&["test", "--workspace", "--no-fail-fast"]))?;
         step("faults", || Faults::quick().run())?;
+        step("fuzz", || Fuzz::minute().run())?;
         step("sessions", || Sessions::minute().run())
     }
 }

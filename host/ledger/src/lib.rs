@@ -28,6 +28,7 @@ pub mod export;
 pub mod hosts;
 pub mod ledger;
 pub mod memory;
+pub mod outside;
 pub mod redb;
 pub mod tasks;
 pub mod verify;

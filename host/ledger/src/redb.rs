@@ -34,6 +34,7 @@ pub use files::everybody_can_change;
 pub(crate) use files::{beside, private_directory, private_file};
 use owner::{Owner, Ownership};
 use protocol::{Forgot, Reply, Request};
+pub use protocol::{repeat_reply, repeat_request};
 use reads::Reads;
 
 /// Version of everything this back end writes.

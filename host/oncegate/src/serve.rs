@@ -8,7 +8,6 @@ mod calling;
 mod cancelled;
 mod catalog;
 mod elicit;
-mod facts;
 mod http;
 mod lines;
 mod logs;
@@ -19,7 +18,6 @@ mod sessions;
 mod stamp;
 mod status;
 mod stdio;
-mod strict;
 mod tasks;
 pub(crate) mod tokens;
 mod tools;
@@ -29,6 +27,7 @@ mod waiting;
 use std::sync::Arc;
 use std::time::Duration;
 
+use oncegate::{facts, strict};
 use oncegate_sandbox::policy::{Policy, Setter};
 use oncegate_sandbox::{DRAIN_MAX, LOOKS_MAX, Rounds, Sandbox};
 

@@ -10,7 +10,7 @@ use oncegate_contract::Answer;
 use secrecy::{ExposeSecret, SecretString};
 use zeroize::Zeroizing;
 
-use crate::policy::CredentialUse;
+use crate::policy::{Attach, CredentialSource, CredentialUse};
 use source::SECRET_BYTES_MAX;
 
 /// Where the secret stands in the text that is sent.
@@ -60,6 +60,15 @@ pub async fn read_secret(from: &str) -> Result<SecretString, String> {
         "" => Err(format!("{source} gives nothing")),
         text => Ok(SecretString::new(Box::from(text))),
     }
+}
+
+/// An answer as a guest is given it: without this secret, wherever the host looks for one.
+#[must_use]
+pub fn without_secret(mut answer: Answer, secret: &str) -> Answer {
+    let (source, attach) = (CredentialSource::Env(String::new()), Attach::Header("authorization".to_owned()));
+    let usage = CredentialUse { name: String::new(), source, attach, format: "{secret}".to_owned() };
+    Credential { secret: SecretString::from(secret.to_owned()), usage }.scrub(&mut answer);
+    answer
 }
 
 /// A secret that was read, and how it is attached.

@@ -165,4 +165,23 @@ mod tests {
         log.write(b"ab\x1b[31mcd");
         assert_eq!(log.text(), ("ab\u{fffd}[".to_owned(), 5));
     }
+
+    #[test]
+    fn a_guest_sees_nothing_of_its_host() {
+        use bindings::cli::environment::Host as _;
+        use bindings::filesystem::preopens::Host as _;
+
+        struct Guest(WasiCtx, wasmtime::component::ResourceTable);
+        impl WasiView for Guest {
+            fn ctx(&mut self) -> wasmtime_wasi::WasiCtxView<'_> {
+                wasmtime_wasi::WasiCtxView { ctx: &mut self.0, table: &mut self.1 }
+            }
+        }
+        assert!(std::env::vars().next().is_some(), "a host without variables proves nothing");
+        let mut guest = Guest(context(&Log::new(4)), wasmtime::component::ResourceTable::new());
+        assert_eq!(guest.cli().get_environment().unwrap(), []);
+        assert_eq!(guest.cli().get_arguments().unwrap(), Vec::<String>::new());
+        assert_eq!(guest.cli().initial_cwd().unwrap(), None);
+        assert_eq!(guest.filesystem().get_directories().unwrap().len(), 0);
+    }
 }

@@ -102,3 +102,19 @@ pub(super) fn receive<T: DeserializeOwned>(from: &mut impl Read) -> io::Result<T
     }
     ciborium::from_reader(frame.as_slice()).map_err(io::Error::other)
 }
+
+/// Reads a client's frame as the owner reads it, and gives the frame of what was read.
+///
+/// # Errors
+/// It is cut off, too long, or nothing that a client says.
+pub fn repeat_request(frame: &[u8]) -> io::Result<Vec<u8>> {
+    encode(&receive::<(u64, Request)>(&mut &*frame)?)
+}
+
+/// Reads an owner's frame as a client reads it, and gives the frame of what was read.
+///
+/// # Errors
+/// It is cut off, too long, or nothing that an owner says.
+pub fn repeat_reply(frame: &[u8]) -> io::Result<Vec<u8>> {
+    encode(&receive::<Answered>(&mut &*frame)?)
+}

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use oncegate::strict::NEWER;
 use oncegate_sandbox::ClientKey;
 use oncegate_sandbox::outcome::{Code, Outcome};
 use oncegate_sandbox::policy::{Door, Setter};
@@ -12,8 +13,6 @@ use serde_json::Value;
 use super::facts::{self, Facts};
 use super::tokens::Identity;
 
-/// The first revision without sessions; revisions are dates, and are compared as texts.
-pub(super) const NEWER: &str = "2026-07-28";
 /// MCP's `_meta` key for how soon the client wants an answer, in milliseconds.
 const WITHIN_KEY: &str = "dev.oncegate/answer-within-ms";
 /// The same as a header.

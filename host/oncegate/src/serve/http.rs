@@ -19,6 +19,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use oncegate::frame;
 use rmcp::model::ServerJsonRpcMessage;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
@@ -33,7 +34,7 @@ use super::server::{Server, Shared};
 use super::sessions::Sessions;
 use super::tasks::older::{self, Greeting};
 use super::tokens::{self, Identity, Tokens};
-use super::{lines, strict};
+use super::strict;
 use crate::home::Home;
 use crate::print;
 
@@ -243,7 +244,7 @@ impl Door {
             Err((status, why)) => return refuse(status, why),
         };
         if parts.method == Method::POST
-            && let Err(refusal) = lines::parse(&body)
+            && let Err(refusal) = frame::parse(&body)
         {
             let (error, id) = *refusal;
             return reply(StatusCode::BAD_REQUEST, &json!(ServerJsonRpcMessage::error(error, id)));

@@ -5,10 +5,11 @@
 //! the id of one that is under way waits for it: its answer could not be told from the first one's.
 
 use std::collections::{HashSet, VecDeque};
-use std::io::{BufRead, Read, Write};
+use std::io::Write;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use oncegate::frame::{self, LINE_BYTES_MAX, Line};
 use rmcp::RoleServer;
 use rmcp::model::{ClientJsonRpcMessage, ClientNotification, ErrorData, RequestId, ServerJsonRpcMessage, ServerResult};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
@@ -17,22 +18,14 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::cancelled::Cancelled;
-use super::strict;
-use super::tasks::older::{self, Greeting};
+use super::tasks::older::Greeting;
 
-/// Bytes of one message: tools take identifiers and text, not files.
-const LINE_BYTES_MAX: usize = 8 << 20;
 /// Lines between the threads and the rest.
 const LINES_QUEUED: usize = 64;
 /// Requests that wait for an id to be free.
 const HELD_MAX: usize = 64;
 /// How long the last answers may take to be read by a client that ends.
 const FLUSH_WITHIN: Duration = Duration::from_secs(2);
-
-enum Line {
-    Text(Vec<u8>),
-    TooLong,
-}
 
 /// Ids under way, shared with the futures that write.
 #[derive(Default)]
@@ -84,7 +77,7 @@ impl Lines {
     /// Over the process's own streams.
     pub(super) fn start(ended: CancellationToken, stop: CancellationToken, greeting: Greeting) -> Self {
         let (sender, input) = mpsc::channel(LINES_QUEUED);
-        std::thread::spawn(move || read(std::io::stdin().lock(), |line| sender.blocking_send(line).is_ok()));
+        std::thread::spawn(move || frame::read(std::io::stdin().lock(), |line| sender.blocking_send(line).is_ok()));
         let (output, lines) = mpsc::channel(LINES_QUEUED);
         let (done, written) = oneshot::channel();
         std::thread::spawn(move || {
@@ -175,7 +168,7 @@ impl Lines {
                 return None;
             }
         };
-        match parse(&bytes) {
+        match frame::parse(&bytes) {
             Ok(message) => self.admit(*message?).await,
             Err(refusal) => {
                 let (error, id) = *refusal;
@@ -275,66 +268,6 @@ fn write_message(message: &ServerJsonRpcMessage, greeting: Greeting) -> serde_js
     Ok(completed.unwrap_or(line))
 }
 
-/// What the client is told of a line, and under which id.
-type Refusal = Box<(ErrorData, Option<RequestId>)>;
-
-/// A message; none for what may be ignored.
-pub(super) fn parse(line: &[u8]) -> Result<Option<Box<ClientJsonRpcMessage>>, Refusal> {
-    if line.iter().all(u8::is_ascii_whitespace) {
-        return Ok(None);
-    }
-    let refusal = |error: ErrorData, id: Option<RequestId>| Box::new((error, id));
-    let mut json =
-        strict::json(line).map_err(|error| refusal(ErrorData::parse_error(format!("no JSON: {error}"), None), None))?;
-    let id = json.get("id").cloned().and_then(|id| serde_json::from_value::<RequestId>(id).ok());
-    let asks_nothing = json.get("method").is_some() && json.get("id").is_none();
-    older::rename(&mut json);
-    match serde_json::from_value(json) {
-        Ok(message) => Ok(Some(Box::new(message))),
-        // A notification that nobody knows wants no answer.
-        Err(_) if asks_nothing => Ok(None),
-        Err(_) => Err(refusal(ErrorData::invalid_request("this is no message of MCP", None), id)),
-    }
-}
-
-/// Reads lines until the end, holding no more of one than may be taken.
-fn read(mut from: impl BufRead, mut take: impl FnMut(Line) -> bool) {
-    loop {
-        let mut bytes = Vec::new();
-        let limit = LINE_BYTES_MAX as u64 + 1;
-        match from.by_ref().take(limit).read_until(b'\n', &mut bytes) {
-            Ok(0) | Err(_) => return,
-            Ok(_) => {}
-        }
-        let whole = bytes.last() == Some(&b'\n');
-        let line = if whole || bytes.len() <= LINE_BYTES_MAX { Line::Text(bytes) } else { Line::TooLong };
-        if matches!(line, Line::TooLong) && !skip_line(&mut from) {
-            take(line);
-            return;
-        }
-        if !take(line) {
-            return;
-        }
-    }
-}
-
-/// Reads on behind the end of the line; false at the end of all.
-fn skip_line(from: &mut impl BufRead) -> bool {
-    loop {
-        let (used, found) = match from.fill_buf() {
-            Ok([]) | Err(_) => return false,
-            Ok(bytes) => match bytes.iter().position(|byte| *byte == b'\n') {
-                Some(at) => (at + 1, true),
-                None => (bytes.len(), false),
-            },
-        };
-        from.consume(used);
-        if found {
-            return true;
-        }
-    }
-}
-
 fn write(mut lines: mpsc::Receiver<Vec<u8>>) {
     let mut out = std::io::stdout().lock();
     while let Some(line) = lines.blocking_recv() {
@@ -342,47 +275,5 @@ fn write(mut lines: mpsc::Receiver<Vec<u8>>) {
         if out.write_all(&line).and_then(|()| out.flush()).is_err() {
             return;
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn lines(input: &[u8]) -> Vec<Option<usize>> {
-        let mut lines = Vec::new();
-        read(input, |line| {
-            lines.push(match line {
-                Line::Text(bytes) => Some(bytes.len()),
-                Line::TooLong => None,
-            });
-            true
-        });
-        lines
-    }
-
-    #[test]
-    fn a_line_is_bounded_and_the_next_one_is_whole() {
-        let mut input = vec![b'x'; LINE_BYTES_MAX * 2];
-        input.extend(b"\nshort\nlast");
-        assert_eq!(lines(&input), [None, Some(6), Some(4)]);
-        assert_eq!(lines(&vec![b'x'; LINE_BYTES_MAX + 1]), [None]);
-        assert_eq!(lines(b""), []);
-    }
-
-    #[test]
-    fn what_is_no_message_is_told_so() {
-        assert!(parse(b" \r\n").unwrap().is_none());
-        assert!(parse(br#"{"jsonrpc":"2.0","method":"notifications/strange"}"#).is_ok());
-        let (error, id) = *parse(b"{").unwrap_err();
-        assert_eq!((error.code.0, id), (-32700, None));
-        let (error, id) = *parse(br#"{"jsonrpc":"2.0","id":7,"id":8,"method":"ping"}"#).unwrap_err();
-        assert_eq!((error.code.0, id), (-32700, None));
-        let (error, id) = *parse(br#"{"jsonrpc":"2.0","id":7}"#).unwrap_err();
-        assert_eq!((error.code.0, id), (-32600, Some(RequestId::Number(7))));
-        let (error, id) = *parse(br#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#).unwrap_err();
-        assert_eq!((error.code.0, id), (-32600, None));
-        let deep = format!("{{\"id\":1,\"x\":{}{}}}", "[".repeat(1000), "]".repeat(1000));
-        assert_eq!(parse(deep.as_bytes()).unwrap_err().0.code.0, -32700);
     }
 }

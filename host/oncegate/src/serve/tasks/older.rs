@@ -11,6 +11,7 @@ use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use http::HeaderMap;
+use oncegate::frame::{PREFIX, rename};
 use oncegate_sandbox::outcome::Outcome;
 use rmcp::model::{
     CallToolRequestParams, CallToolResult, CustomNotification, CustomResult, ErrorCode, ErrorData,
@@ -32,14 +33,10 @@ use super::{Asked, POLL_EVERY, millis, owner};
 
 /// The revision that has these tasks.
 const REVISION: &str = "2025-11-25";
-/// In front of what an older client asks, once it is given a name of our own.
-const PREFIX: &str = "dev.oncegate/2025-11-25/";
 /// MCP's `_meta` key for what belongs to a task.
 pub(super) const RELATED_KEY: &str = "io.modelcontextprotocol/related-task";
 /// MCP's `_meta` key for what a model is told at once.
 const AT_ONCE_KEY: &str = "io.modelcontextprotocol/model-immediate-response";
-/// MCP's `_meta` key by which a request of the newer revision says that it is one.
-const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
 /// The same as a header.
 const VERSION_HEADER: &str = "mcp-protocol-version";
 /// Tasks in one page of `tasks/list`.
@@ -96,21 +93,6 @@ pub(in super::super) fn rename_in(body: Bytes, headers: &HeaderMap) -> (Bytes, b
     let greets = message["method"] == "initialize";
     let renamed = rename(&mut message).then(|| serde_json::to_vec(&message).ok()).flatten();
     (renamed.map_or(body, Bytes::from), greets)
-}
-
-/// What an older client says of tasks gets a name of our own.
-pub(in super::super) fn rename(message: &mut Value) -> bool {
-    let params = &message["params"];
-    if params["_meta"].get(VERSION_KEY).is_some() {
-        return false;
-    }
-    let method = match message["method"].as_str() {
-        Some("tools/call") if params.get("task").is_some_and(|task| !task.is_null()) => "tools/call",
-        Some(method @ ("tools/list" | "tasks/get" | "tasks/result" | "tasks/list" | "tasks/cancel")) => method,
-        _ => return false,
-    };
-    message["method"] = format!("{PREFIX}{method}").into();
-    true
 }
 
 /// Answers what was renamed; none for anything else.
@@ -320,6 +302,8 @@ fn shown(view: &View) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use oncegate::frame::VERSION_KEY;
+
     use super::*;
 
     fn renamed(message: &Value) -> Option<String> {

@@ -11,13 +11,13 @@ use oncegate_sandbox::policy::{CONTEXT_FACTS, ContextRules, Setter};
 use serde_json::Value;
 
 /// MCP's `_meta` key that carries facts: an object of names and texts.
-pub(super) const META_KEY: &str = "dev.oncegate/context";
+pub const META_KEY: &str = "dev.oncegate/context";
 
 /// Facts by name.
-pub(super) type Facts = BTreeMap<String, String>;
+pub type Facts = BTreeMap<String, String>;
 
 /// Reads the facts in `_meta`.
-pub(super) fn of_meta(value: Option<&Value>) -> Result<Facts, Box<Outcome>> {
+pub fn of_meta(value: Option<&Value>) -> Result<Facts, Box<Outcome>> {
     let Some(value) = value else { return Ok(Facts::new()) };
     let wrong = || refused(Code::InvalidArguments, format!("`{META_KEY}` in `_meta` is not an object of texts"));
     let members = value.as_object().ok_or_else(wrong)?;
@@ -31,7 +31,7 @@ pub(super) fn of_meta(value: Option<&Value>) -> Result<Facts, Box<Outcome>> {
 }
 
 /// Reads the facts of a header: `name=value`, several separated by commas, values percent-encoded.
-pub(super) fn of_header<'a>(values: impl Iterator<Item = &'a str>) -> Result<Facts, Box<Outcome>> {
+pub fn of_header<'a>(values: impl Iterator<Item = &'a str>) -> Result<Facts, Box<Outcome>> {
     let mut facts = Facts::new();
     for pair in values.flat_map(|value| value.split(',')).map(str::trim).filter(|pair| !pair.is_empty()) {
         let wrong = || refused(Code::InvalidArguments, "`Oncegate-Context` is not a list of name=value".to_owned());
@@ -45,7 +45,7 @@ pub(super) fn of_header<'a>(values: impl Iterator<Item = &'a str>) -> Result<Fac
 }
 
 /// Joins what is fixed and what was given.
-pub(super) fn join(rules: &ContextRules, fixed: &Facts, given: &[(Setter, Facts)]) -> Result<Facts, Box<Outcome>> {
+pub fn join(rules: &ContextRules, fixed: &Facts, given: &[(Setter, Facts)]) -> Result<Facts, Box<Outcome>> {
     let mut facts = fixed.clone();
     for (setter, said) in given {
         for (name, value) in said {
@@ -73,7 +73,7 @@ pub(super) fn join(rules: &ContextRules, fixed: &Facts, given: &[(Setter, Facts)
 ///
 /// # Errors
 /// The refusal that the caller is told.
-pub(super) fn stand(rules: &ContextRules, fixed: &Facts, facts: &Facts) -> Result<(), Box<Outcome>> {
+pub fn stand(rules: &ContextRules, fixed: &Facts, facts: &Facts) -> Result<(), Box<Outcome>> {
     for (name, value) in facts {
         let stands = match fixed.get(name) {
             Some(fixed) => fixed == value,

@@ -8,19 +8,19 @@ use http::{HeaderMap, StatusCode};
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-use super::caller;
-
 /// Values in one message: far more than a call has, and no more than tens of megabytes when it is read.
 const VALUES_MAX: usize = 100_000;
 /// Header of revision 2025-11-25 for sessions, and the header that tells the revision.
 const SESSION: &str = "mcp-session-id";
 const REVISION: &str = "mcp-protocol-version";
+/// The first revision without sessions; revisions are dates, and are compared as texts.
+pub const NEWER: &str = "2026-07-28";
 
 /// Reads JSON in which each name stands once in its object.
 ///
 /// # Errors
 /// It is no JSON, a name is there twice, or there are more values than are read here.
-pub(super) fn json(text: &[u8]) -> serde_json::Result<Value> {
+pub fn json(text: &[u8]) -> serde_json::Result<Value> {
     let mut values = 0;
     // Before anything is built: a value takes some bytes on the way and a hundred in memory.
     let mut scanned = serde_json::Deserializer::from_slice(text);
@@ -30,13 +30,13 @@ pub(super) fn json(text: &[u8]) -> serde_json::Result<Value> {
 }
 
 /// Which answer a client gets, and why.
-type Refused = (StatusCode, &'static str);
+pub type Refused = (StatusCode, &'static str);
 
 /// Looks at headers that stand for one thing.
 ///
 /// # Errors
 /// One is there twice.
-pub(super) fn headers(headers: &HeaderMap) -> Result<(), Refused> {
+pub fn headers(headers: &HeaderMap) -> Result<(), Refused> {
     if headers.get_all(HOST).iter().count() > 1 || headers.get_all(AUTHORIZATION).iter().count() > 1 {
         return Err((StatusCode::BAD_REQUEST, "Host and Authorization are given once"));
     }
@@ -48,9 +48,9 @@ pub(super) fn headers(headers: &HeaderMap) -> Result<(), Refused> {
 ///
 /// # Errors
 /// One is named.
-pub(super) fn no_session(headers: &HeaderMap) -> Result<(), Refused> {
+pub fn no_session(headers: &HeaderMap) -> Result<(), Refused> {
     let revision = headers.get(REVISION).and_then(|revision| revision.to_str().ok());
-    let newer = revision.is_some_and(|revision| revision >= caller::NEWER);
+    let newer = revision.is_some_and(|revision| revision >= NEWER);
     if headers.contains_key(SESSION) && !newer {
         return Err((StatusCode::NOT_FOUND, "there is no such session; none is needed here"));
     }
