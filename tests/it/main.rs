@@ -24,6 +24,7 @@ mod hostile;
 mod killat;
 mod kills;
 mod kills_by_mode;
+mod limits;
 mod localstripe;
 mod many;
 mod owners;

@@ -245,6 +245,8 @@ pub(crate) enum PolicyCommand {
     },
     /// Check the policy file
     Check,
+    /// List every limit: its value in force, its default, what happens beyond it, and why there is one
+    Limits,
     /// Say what the policy decides for an operation, and by which line
     Explain {
         /// The component

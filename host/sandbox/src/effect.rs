@@ -9,7 +9,9 @@ use oncegate_contract::{EffectClass, Value};
 use wasmtime::component::{HasSelf, Linker};
 
 use crate::call::{Call, Reply};
-use crate::guest::{Guest, OverLimit};
+use crate::guest::Guest;
+use crate::limits::FIELDS_MAX;
+use crate::over::OverLimit;
 use crate::stop::Stop;
 
 mod bindings {
@@ -26,11 +28,6 @@ use bindings::oncegate::effect::lookup::LookupError;
 use bindings::oncegate::effect::types::{self, Field, Header, Response, Settlement};
 use bindings::oncegate::effect::{context, effect, lookup};
 
-/// Bytes of one text, JSON document or byte string that a guest gives for a field.
-const VALUE_BYTES_MAX: usize = 1 << 20;
-/// Fields in one call; a contract declares far fewer.
-const FIELDS_MAX: usize = 256;
-
 /// Links the door of a class: a component that cannot cause effects meets no `effect` at all.
 pub(crate) fn link(linker: &mut Linker<Guest>, class: EffectClass) -> wasmtime::Result<()> {
     lookup::add_to_linker::<Guest, HasSelf<Guest>>(linker, |guest| guest)?;
@@ -44,15 +41,26 @@ pub(crate) fn link(linker: &mut Linker<Guest>, class: EffectClass) -> wasmtime::
 
 impl types::Host for Guest {}
 
+impl Guest {
+    /// A guest that asks without end is ended, whatever it asks for: an error would only be asked for again.
+    fn count(&self) -> wasmtime::Result<()> {
+        if self.call.count_host_call() { Ok(()) } else { Err(OverLimit("host-calls").into()) }
+    }
+}
+
 impl lookup::Host for Guest {
     async fn fetch(
         &mut self,
         operation: String,
         fields: Vec<Field>,
     ) -> wasmtime::Result<Result<Response, LookupError>> {
-        let given = match values(fields) {
+        self.count()?;
+        let given = match values(fields, self.call.limits.field_bytes_max) {
             Ok(given) => given,
-            Err(message) => return Ok(Err(LookupError::InvalidField(message))),
+            Err(stop) => {
+                self.call.note_lookup_stop(stop.clone());
+                return Ok(Err(lookup_error(stop)));
+            }
         };
         Ok(self.call.fetch(&operation, given).await.map(response).map_err(lookup_error))
     }
@@ -64,16 +72,17 @@ impl effect::Host for Guest {
         operation: String,
         fields: Vec<Field>,
     ) -> wasmtime::Result<Result<Response, EffectError>> {
+        self.count()?;
         if !self.call.may_act() {
             // By linking a reader has no door; by tool, a reader among actors is stopped here.
             self.call.note_refused_write(&operation);
             return Err(wasmtime::format_err!("a tool that only reads asked for an effect"));
         }
-        let given = match values(fields) {
+        let given = match values(fields, self.call.limits.field_bytes_max) {
             Ok(given) => given,
-            Err(message) => {
-                self.call.note_stop(Stop::InvalidField(message.clone()));
-                return Ok(Err(EffectError::InvalidField(message)));
+            Err(stop) => {
+                self.call.note_stop(stop.clone());
+                return Ok(Err(effect_error(stop)));
             }
         };
         let call = Arc::clone(&self.call);
@@ -83,39 +92,38 @@ impl effect::Host for Guest {
 
 impl context::Host for Guest {
     async fn get(&mut self, name: String) -> wasmtime::Result<Option<String>> {
-        // There is no error to give: a guest that asks without end is ended.
-        self.call.count_host_call().map_err(|_| OverLimit("host-calls"))?;
+        self.count()?;
         Ok(self.call.context_value(&name))
     }
 }
 
-fn values(fields: Vec<Field>) -> Result<Vec<(String, Value)>, String> {
+fn values(fields: Vec<Field>, bytes_max: usize) -> Result<Vec<(String, Value)>, Stop> {
     if fields.len() > FIELDS_MAX {
-        return Err(format!("{} fields were given; at most {FIELDS_MAX} can be", fields.len()));
+        return Err(Stop::Limit("fields".to_owned()));
     }
-    fields.into_iter().map(value).collect()
+    fields.into_iter().map(|field| value(field, bytes_max)).collect()
 }
 
-fn value(field: Field) -> Result<(String, Value), String> {
+fn value(field: Field, bytes_max: usize) -> Result<(String, Value), Stop> {
     let size = match &field.value {
         types::Value::Text(text) | types::Value::Decimal(text) | types::Value::Json(text) => text.len(),
         types::Value::Bytes(bytes) => bytes.len(),
         types::Value::Integer(_) | types::Value::Boolean(_) => 0,
     };
-    if size > VALUE_BYTES_MAX || field.name.len() > VALUE_BYTES_MAX {
-        return Err(format!("a field holds {size} bytes; at most {VALUE_BYTES_MAX} can be sent"));
+    if size > bytes_max || field.name.len() > bytes_max {
+        return Err(Stop::Limit("field".to_owned()));
     }
-    let value =
-        match field.value {
-            types::Value::Text(text) => Value::Text(text),
-            types::Value::Integer(number) => Value::Integer(number),
-            types::Value::Decimal(text) => Value::Decimal(text),
-            types::Value::Boolean(truth) => Value::Boolean(truth),
-            types::Value::Json(text) => Value::Json(serde_json::from_str(&text).map_err(|error| {
-                format!("{}: not a JSON document: {error}", oncegate_contract::safe_text(&field.name))
-            })?),
-            types::Value::Bytes(bytes) => Value::Bytes(bytes),
-        };
+    let no_json = |error| {
+        Stop::InvalidField(format!("{}: not a JSON document: {error}", oncegate_contract::safe_text(&field.name)))
+    };
+    let value = match field.value {
+        types::Value::Text(text) => Value::Text(text),
+        types::Value::Integer(number) => Value::Integer(number),
+        types::Value::Decimal(text) => Value::Decimal(text),
+        types::Value::Boolean(truth) => Value::Boolean(truth),
+        types::Value::Json(text) => Value::Json(serde_json::from_str(&text).map_err(no_json)?),
+        types::Value::Bytes(bytes) => Value::Bytes(bytes),
+    };
     Ok((field.name, value))
 }
 

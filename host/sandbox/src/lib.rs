@@ -21,6 +21,7 @@ pub mod limits;
 mod load;
 mod lookup;
 pub mod outcome;
+mod over;
 mod perform;
 pub mod permit;
 pub mod plan;

@@ -1,6 +1,7 @@
 //! `oncegate policy`: making, checking and explaining the operator's grants.
 
 mod endpoints;
+mod limits;
 
 pub(crate) use endpoints::unusable;
 
@@ -24,6 +25,7 @@ pub(crate) async fn run(home: &Home, args: &Policy) -> anyhow::Result<Exit> {
     match &args.command {
         PolicyCommand::Init { component, output } => init(home, component, output.as_deref()),
         PolicyCommand::Check => check(home).await,
+        PolicyCommand::Limits => limits::run(home),
         PolicyCommand::Explain { component, operation, tenant } => {
             explain(home, component, operation, tenant.as_deref().unwrap_or_default())
         }
