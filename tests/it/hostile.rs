@@ -2,6 +2,8 @@
 //! the contract declares, once each, and as many effects as one.
 
 mod claims;
+pub(crate) mod guests;
+mod neighbours;
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -28,6 +28,7 @@ mod killat;
 mod kills;
 mod kills_by_mode;
 mod languages;
+mod limits;
 mod localstripe;
 mod many;
 mod owners;

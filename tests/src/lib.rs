@@ -3,6 +3,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests"))]
 
 pub mod appends;
+pub mod attack;
 pub mod baddisk;
 pub mod client;
 pub mod debian;

@@ -286,6 +286,8 @@ pub(crate) enum PolicyCommand {
         after_help = "Example:\n  oncegate policy schema > policy.schema.json   # and `#:schema ./policy.schema.json` atop the policy"
     )]
     Schema,
+    /// List every limit: its value in force, its default, what happens beyond it, and why there is one
+    Limits,
     /// Say what the policy decides for an operation, and by which line
     Explain {
         /// The component

@@ -22,7 +22,9 @@ use crate::http::{self, End, Exchange, NotSent, Witness};
 use crate::lookup;
 use crate::settle;
 
-pub(crate) use draft::{Draft, again, contract_seen, downstream_key, fresh, known_time, propose, recorded};
+pub(crate) use draft::{
+    Draft, again, contract_seen, downstream_key, fresh, known_time, propose, recorded, within_limit,
+};
 
 /// Tries to store an answer that has come while the ledger refuses, some ten minutes: the bytes are in
 /// memory only, and a disk that is full is given time.

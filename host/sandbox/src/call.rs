@@ -7,7 +7,7 @@ use oncegate_contract::{Contract, EffectClass, Fetched, FieldError, Operation, S
 
 use crate::client_key::Used;
 use crate::host::Host;
-use crate::limits::{LOOKUP_BYTES_MAX, Limits};
+use crate::limits::Limits;
 use crate::load::Loaded;
 use crate::lookup;
 use crate::outcome::Code;
@@ -204,21 +204,25 @@ impl Call {
     pub(crate) async fn fetch(&self, name: &str, given: Vec<(String, Value)>) -> Result<Reply, Stop> {
         let reply = self.fetch_now(name, given).await;
         if let Err(stop) = &reply {
-            self.progress().lookup_stop = Some(stop.clone());
+            self.note_lookup_stop(stop.clone());
         }
         reply
     }
 
+    /// Notes why a lookup was refused: it explains what a guest then fails of.
+    pub(crate) fn note_lookup_stop(&self, stop: Stop) {
+        self.progress().lookup_stop = Some(stop);
+    }
+
     /// Sends a lookup and keeps its answer as a source.
     async fn fetch_now(&self, name: &str, given: Vec<(String, Value)>) -> Result<Reply, Stop> {
-        self.count_host_call()?;
         let operation = self.operation(name, EffectClass::None)?;
         let lookups = self.progress().fetches.iter().filter(|fetch| fetch.effect.is_none()).count();
         if lookups >= self.limits.lookups_max as usize {
             return Err(Stop::Limit("lookups".to_owned()));
         }
         let used: usize = self.progress().fetches.iter().map(|fetch| fetch.raw.len()).sum();
-        let room = LOOKUP_BYTES_MAX.saturating_sub(used);
+        let room = self.limits.lookup_bytes_max.saturating_sub(used);
         let (resolved, _) = self.resolve(operation, &given)?;
         let grant = self.grant(operation).map_err(denied)?;
         let found = lookup::send(&self.host, operation, &grant, &resolved, self.tenant(), room).await?;
@@ -250,10 +254,10 @@ impl Call {
     /// Performs an effect and notes what came of it.
     pub(crate) async fn perform(call: &Arc<Self>, name: &str, given: Vec<(String, Value)>) -> Result<Reply, Stop> {
         let mut asked = Asked { key: None, before: None, reworded: false, stop: None, instead: None };
-        let ended = match call.count_host_call() {
-            Ok(()) if call.only_looks() => perform::look(call, name, &given, &mut asked).await,
-            Ok(()) => perform::perform(call, name, &given, &mut asked).await,
-            Err(stop) => Err(stop),
+        let ended = if call.only_looks() {
+            perform::look(call, name, &given, &mut asked).await
+        } else {
+            perform::perform(call, name, &given, &mut asked).await
         };
         asked.stop = ended.as_ref().err().cloned();
         call.note(asked);
@@ -269,7 +273,11 @@ impl Call {
         done: Option<bool>,
     ) -> Reply {
         let mut body = answer.body;
-        body.truncate(self.limits.response_bytes_max);
+        let (size, max) = (body.len(), self.limits.response_bytes_max);
+        if size > max {
+            tracing::warn!(operation = %operation.name, size, max, "the guest sees an answer cut at the limit response");
+            body.truncate(max);
+        }
         let shown = |name: &str| operation.headers.iter().any(|header| header.eq_ignore_ascii_case(name));
         let headers = answer
             .headers
@@ -283,7 +291,9 @@ impl Call {
     /// Notes a key before anything is sent for it, so that a call whose guest is gone still tells of it.
     pub(crate) fn note(&self, asked: Asked) {
         let mut progress = self.progress();
-        let known = progress.asked.iter_mut().find(|one| one.key.is_some() && one.key == asked.key);
+        // What has no key is told by its reason, once.
+        let same = |one: &&mut Asked| one.key == asked.key && (one.key.is_some() || one.stop == asked.stop);
+        let known = progress.asked.iter_mut().find(same);
         match known {
             // What was done before the call was settled when it first asked.
             Some(one) => {
@@ -323,14 +333,11 @@ impl Call {
         if others >= max as usize { Err(Stop::Limit("effects".to_owned())) } else { Ok(()) }
     }
 
-    pub(crate) fn count_host_call(&self) -> Result<(), Stop> {
+    /// Whether the guest may call the host once more.
+    pub(crate) fn count_host_call(&self) -> bool {
         let mut progress = self.progress();
-        progress.host_calls += 1;
-        if progress.host_calls > self.limits.host_calls_max {
-            Err(Stop::Limit("host-calls".to_owned()))
-        } else {
-            Ok(())
-        }
+        progress.host_calls = progress.host_calls.saturating_add(1);
+        progress.host_calls <= self.limits.host_calls_max
     }
 
     /// The guest is run once more, since the process that ran it was lost. What it asked for stays on record: those

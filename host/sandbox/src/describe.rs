@@ -4,6 +4,7 @@
 //! engine's feature set, importing nothing but what the host offers, with at most one contract that
 //! fits it and a WIT text that describes exactly its types.
 
+mod census;
 mod imports;
 mod sections;
 mod tools;
@@ -42,7 +43,7 @@ pub const fn features() -> WasmFeatures {
 pub enum LoadError {
     /// The file is bigger than any guest has a reason to be.
     #[error(
-        "the component has {size} bytes and {limit} are allowed; strip its debug information or leave unused code out"
+        "the component has {size} bytes and {limit} are allowed (limit component); strip its debug information or leave unused code out"
     )]
     TooLarge {
         /// Bytes given.
@@ -50,6 +51,19 @@ pub enum LoadError {
         /// Bytes allowed.
         limit: usize,
     },
+    /// It makes more than an instance may have, counted through all its parts.
+    #[error("the component exceeds the limit {limit}: it makes {found} and {max} are allowed")]
+    OverLimit {
+        /// The limit's name.
+        limit: &'static str,
+        /// What it makes.
+        found: u64,
+        /// What is allowed.
+        max: u64,
+    },
+    /// It runs code that is not in it.
+    #[error("the component instantiates a module or component that it is handed; build it into the component")]
+    HandedIn,
     /// The bytes are something else.
     #[error("this is {what}, not a WebAssembly component; {hint}")]
     NotAComponent {
@@ -79,7 +93,7 @@ pub enum LoadError {
         count: usize,
     },
     /// A section is bigger than a text that a person wrote.
-    #[error("the custom section `{section}` has {size} bytes and {SECTION_BYTES_MAX} are allowed")]
+    #[error("the custom section `{section}` has {size} bytes and {SECTION_BYTES_MAX} are allowed (limit section)")]
     SectionTooLarge {
         /// Its name.
         section: &'static str,
@@ -198,10 +212,11 @@ impl Description {
     /// Reads a component, or says why this host would not load it.
     ///
     /// # Errors
-    /// The first reason found, in the order: size, validity, sections, imports, contract, class,
+    /// The first reason found, in the order: size, validity, what it makes, sections, imports, contract, class,
     /// WIT text, tools, and whether the contract fits the tools.
     pub fn read(bytes: &[u8]) -> Result<Description, LoadError> {
         validate(bytes)?;
+        census::check(bytes)?;
         let sections = sections::read(bytes)?;
         let (resolve, world) = decode(bytes)?;
         let imports = imports::classify(&resolve, world)?;

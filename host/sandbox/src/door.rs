@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::call::Call;
 use crate::effect::{self, EffectError, Field, LookupError, Response};
-use crate::guest::OverLimit;
+use crate::over::OverLimit;
 
 /// A call of one of the interfaces, as the guest made it.
 #[derive(Debug)]

@@ -11,6 +11,7 @@ use wasmtime::component::{HasSelf, Linker};
 use crate::call::{Call, Reply};
 use crate::door::{Ask, Told};
 use crate::guest::Guest;
+use crate::limits::FIELDS_MAX;
 use crate::stop::Stop;
 
 mod bindings {
@@ -28,11 +29,6 @@ use bindings::oncegate::effect::{context, effect, lookup};
 pub(crate) use bindings::oncegate::effect::effect::EffectError;
 pub(crate) use bindings::oncegate::effect::lookup::LookupError;
 pub(crate) use bindings::oncegate::effect::types::{Field, Header, Response, Settlement, Value as FieldValue};
-
-/// Bytes of one text, JSON document or byte string that a guest gives for a field.
-const VALUE_BYTES_MAX: usize = 1 << 20;
-/// Fields in one call; a contract declares far fewer.
-const FIELDS_MAX: usize = 256;
 
 /// Links the door of a class: a component that cannot cause effects meets no `effect` at all.
 pub(crate) fn link(linker: &mut Linker<Guest>, class: EffectClass) -> wasmtime::Result<()> {
@@ -84,17 +80,24 @@ impl context::Host for Guest {
 
 /// What a call is told, wherever its guest runs. All that decides is here and behind, in the host's process.
 pub(crate) async fn answer(call: &Arc<Call>, ask: Ask) -> Told {
+    // A guest that asks without end is ended, whatever it asks for: an error would only be asked for again.
+    if !call.count_host_call() {
+        return Told::OverLimit("host-calls");
+    }
     match ask {
-        Ask::Fetch { operation, fields } => Told::Fetch(match values(fields) {
-            Ok(given) => call.fetch(&operation, given).await.map(response).map_err(lookup_error),
-            Err(message) => Err(LookupError::InvalidField(message)),
-        }),
+        Ask::Fetch { operation, fields } => Told::Fetch(fetch(call, &operation, fields).await),
         Ask::Perform { operation, fields } => perform(call, &operation, fields).await,
-        Ask::Context { name } => match call.count_host_call() {
-            Ok(()) => Told::Context(call.context_value(&name)),
-            // There is no error to give: a guest that asks without end is ended.
-            Err(_) => Told::OverLimit("host-calls"),
-        },
+        Ask::Context { name } => Told::Context(call.context_value(&name)),
+    }
+}
+
+async fn fetch(call: &Arc<Call>, operation: &str, fields: Vec<Field>) -> Result<Response, LookupError> {
+    match values(fields, call.limits.field_bytes_max) {
+        Ok(given) => call.fetch(operation, given).await.map(response).map_err(lookup_error),
+        Err(stop) => {
+            call.note_lookup_stop(stop.clone());
+            Err(lookup_error(stop))
+        }
     }
 }
 
@@ -104,42 +107,42 @@ async fn perform(call: &Arc<Call>, operation: &str, fields: Vec<Field>) -> Told 
         call.note_refused_write(operation);
         return Told::Trap("a tool that only reads asked for an effect".to_owned());
     }
-    match values(fields) {
+    match values(fields, call.limits.field_bytes_max) {
         Ok(given) => Told::Perform(Call::perform(call, operation, given).await.map(response).map_err(effect_error)),
-        Err(message) => {
-            call.note_stop(Stop::InvalidField(message.clone()));
-            Told::Perform(Err(EffectError::InvalidField(message)))
+        Err(stop) => {
+            call.note_stop(stop.clone());
+            Told::Perform(Err(effect_error(stop)))
         }
     }
 }
 
-fn values(fields: Vec<Field>) -> Result<Vec<(String, Value)>, String> {
+fn values(fields: Vec<Field>, bytes_max: usize) -> Result<Vec<(String, Value)>, Stop> {
     if fields.len() > FIELDS_MAX {
-        return Err(format!("{} fields were given; at most {FIELDS_MAX} can be", fields.len()));
+        return Err(Stop::Limit("fields".to_owned()));
     }
-    fields.into_iter().map(value).collect()
+    fields.into_iter().map(|field| value(field, bytes_max)).collect()
 }
 
-fn value(field: Field) -> Result<(String, Value), String> {
+fn value(field: Field, bytes_max: usize) -> Result<(String, Value), Stop> {
     let size = match &field.value {
         types::Value::Text(text) | types::Value::Decimal(text) | types::Value::Json(text) => text.len(),
         types::Value::Bytes(bytes) => bytes.len(),
         types::Value::Integer(_) | types::Value::Boolean(_) => 0,
     };
-    if size > VALUE_BYTES_MAX || field.name.len() > VALUE_BYTES_MAX {
-        return Err(format!("a field holds {size} bytes; at most {VALUE_BYTES_MAX} can be sent"));
+    if size > bytes_max || field.name.len() > bytes_max {
+        return Err(Stop::Limit("field".to_owned()));
     }
-    let value =
-        match field.value {
-            types::Value::Text(text) => Value::Text(text),
-            types::Value::Integer(number) => Value::Integer(number),
-            types::Value::Decimal(text) => Value::Decimal(text),
-            types::Value::Boolean(truth) => Value::Boolean(truth),
-            types::Value::Json(text) => Value::Json(serde_json::from_str(&text).map_err(|error| {
-                format!("{}: not a JSON document: {error}", oncegate_contract::safe_text(&field.name))
-            })?),
-            types::Value::Bytes(bytes) => Value::Bytes(bytes),
-        };
+    let no_json = |error| {
+        Stop::InvalidField(format!("{}: not a JSON document: {error}", oncegate_contract::safe_text(&field.name)))
+    };
+    let value = match field.value {
+        types::Value::Text(text) => Value::Text(text),
+        types::Value::Integer(number) => Value::Integer(number),
+        types::Value::Decimal(text) => Value::Decimal(text),
+        types::Value::Boolean(truth) => Value::Boolean(truth),
+        types::Value::Json(text) => Value::Json(serde_json::from_str(&text).map_err(no_json)?),
+        types::Value::Bytes(bytes) => Value::Bytes(bytes),
+    };
     Ok((field.name, value))
 }
 

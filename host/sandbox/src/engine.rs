@@ -120,6 +120,8 @@ fn pool() -> PoolingAllocationConfig {
         .total_memories(CALLS_AT_ONCE_MAX * MEMORIES_PER_COMPONENT)
         .total_tables(CALLS_AT_ONCE_MAX * TABLES_PER_COMPONENT)
         .total_stacks(CALLS_AT_ONCE_MAX)
+        // Without it one component could take the instances of all others.
+        .max_core_instances_per_component(CORE_INSTANCES_PER_COMPONENT)
         .max_memories_per_component(MEMORIES_PER_COMPONENT)
         .max_memories_per_module(1)
         .max_tables_per_component(TABLES_PER_COMPONENT)
@@ -140,6 +142,13 @@ mod tests {
     #[test]
     fn pagemap_scan_is_off() {
         assert!(matches!(pool().get_pagemap_scan(), Enabled::No));
+    }
+
+    #[test]
+    fn no_component_takes_the_instances_of_others() {
+        let pool = pool();
+        assert_eq!(pool.get_max_core_instances_per_component(), CORE_INSTANCES_PER_COMPONENT);
+        assert_eq!(pool.get_total_core_instances(), CALLS_AT_ONCE_MAX * CORE_INSTANCES_PER_COMPONENT);
     }
 
     #[test]

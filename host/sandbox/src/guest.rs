@@ -3,19 +3,20 @@
 use std::time::{Duration, Instant};
 
 use wasmtime::component::{ResourceTable, Val};
-use wasmtime::{ResourceLimiter, Store, UpdateDeadline};
+use wasmtime::{Store, UpdateDeadline};
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 
 use crate::door::Door;
-use crate::limits::{EPOCH_TICK, HANDLES_MAX, HOSTCALL_BYTES_MAX, Limits};
+use crate::limits::{EPOCH_TICK, Limits};
 use crate::load::Linked;
+use crate::over::{Growth, OverLimit, limit_of};
 use crate::wasi::{self, Log};
 
 /// What a guest's store holds.
 pub(crate) struct Guest {
     wasi: WasiCtx,
     table: ResourceTable,
-    memory: MemoryLimit,
+    growth: Growth,
     /// What answers its calls.
     pub(crate) door: Door,
 }
@@ -23,30 +24,6 @@ pub(crate) struct Guest {
 impl WasiView for Guest {
     fn ctx(&mut self) -> WasiCtxView<'_> {
         WasiCtxView { ctx: &mut self.wasi, table: &mut self.table }
-    }
-}
-
-/// Bytes of all memories together: wasmtime's own limits count each memory by itself.
-struct MemoryLimit {
-    used: usize,
-    max: usize,
-    refused: bool,
-}
-
-impl ResourceLimiter for MemoryLimit {
-    fn memory_growing(&mut self, current: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
-        let total = self.used.saturating_sub(current).saturating_add(desired);
-        let fits = total <= self.max;
-        if fits {
-            self.used = total;
-        }
-        // A guest sees a refused growth as its own failure; the host must not.
-        self.refused |= !fits;
-        Ok(fits)
-    }
-
-    fn table_growing(&mut self, _: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
-        Ok(desired <= crate::limits::TABLE_ELEMENTS_MAX)
     }
 }
 
@@ -65,11 +42,6 @@ pub(crate) enum Run {
     Lost,
 }
 
-/// Ends a guest that exceeded the limit of this name, where no answer to it could say so.
-#[derive(Debug, thiserror::Error)]
-#[error("the limit {0} is used up")]
-pub(crate) struct OverLimit(pub(crate) &'static str);
-
 /// Runs one tool in an instance of its own.
 pub(crate) async fn run(
     linked: &Linked,
@@ -83,21 +55,15 @@ pub(crate) async fn run(
     let running = invoke(linked, tool, &mut store, arguments);
     // Epochs do not interrupt host calls, so the whole run has a timer as well.
     let ended = tokio::time::timeout(limits.wall_time_max, running).await;
-    let refused = store.data().memory.refused;
     match ended {
         Err(_) => Run::Limit("wall-time"),
         Ok(Ok(values)) => Run::Returned(values),
-        Ok(Err(error)) => match error.downcast_ref::<OverLimit>() {
-            Some(OverLimit(name)) => Run::Limit(name),
-            None if refused => Run::Limit("memory"),
-            None => trap(&error),
-        },
+        Ok(Err(error)) => limit_of(&error, &store.data().growth).map_or_else(|| trap(&error), Run::Limit),
     }
 }
 
 fn trap(error: &wasmtime::Error) -> Run {
     match error.downcast_ref::<wasmtime::Trap>() {
-        Some(wasmtime::Trap::StackOverflow) => Run::Limit("stack"),
         Some(trap) => Run::Trapped(trap.to_string()),
         None if error.is::<wasmtime_wasi::I32Exit>() => Run::Trapped("it exited".to_owned()),
         None => Run::Trapped(error.root_cause().to_string()),
@@ -106,13 +72,14 @@ fn trap(error: &wasmtime::Error) -> Run {
 
 fn store(linked: &Linked, door: Door, limits: Limits, log: &Log) -> Store<Guest> {
     let mut table = ResourceTable::new();
-    table.set_max_capacity(HANDLES_MAX);
-    let memory = MemoryLimit { used: 0, max: limits.memory_bytes_max, refused: false };
-    let guest = Guest { wasi: wasi::context(log), table, memory, door };
+    let handles = limits.handles_max as usize;
+    table.set_max_capacity(handles);
+    let growth = Growth::new(limits.memory_bytes_max);
+    let guest = Guest { wasi: wasi::context(log, &limits), table, growth, door };
     let mut store = Store::new(linked.pre.component().engine(), guest);
-    store.limiter(|guest| &mut guest.memory);
-    store.set_hostcall_fuel(HOSTCALL_BYTES_MAX);
-    store.set_max_component_handles(HANDLES_MAX);
+    store.limiter(|guest| &mut guest.growth);
+    store.set_hostcall_fuel(limits.host_call_bytes_max);
+    store.set_max_component_handles(handles);
     store.set_epoch_deadline(1);
     store.epoch_deadline_callback(interrupt(limits));
     store

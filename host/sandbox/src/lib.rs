@@ -23,6 +23,7 @@ pub mod limits;
 mod load;
 mod lookup;
 pub mod outcome;
+mod over;
 mod perform;
 pub mod permit;
 mod place;

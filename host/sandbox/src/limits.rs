@@ -1,9 +1,13 @@
 //! Every limit of the sandbox, with its unit, its default and the reason for it.
 //!
-//! A policy may override each; the name in the policy, in errors and here is the same. Defaults:
-//! [`Limits::default`].
+//! [`LIMITS`] is the whole table. A policy may override those that say so; the name in the policy, in errors
+//! and there is the same. Defaults: [`Limits::default`].
+
+mod table;
 
 use std::time::Duration;
+
+pub use table::{LIMITS, Limit, Over, Unit, Value, words};
 
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
@@ -14,27 +18,46 @@ pub const COMPONENT_BYTES_MAX: usize = 64 * MIB;
 pub const STACK_BYTES: usize = 512 * KIB;
 /// Core instances in one component instance: componentize-py's guests have 38.
 pub const CORE_INSTANCES_PER_COMPONENT: u32 = 40;
+/// Component instances inside one component: composed tools have a handful.
+pub const NESTED_INSTANCES_PER_COMPONENT: u32 = 64;
 /// Memories in one component instance: `QuickJS` guests have 3.
 pub const MEMORIES_PER_COMPONENT: u32 = 4;
 /// Tables in one component instance.
 pub const TABLES_PER_COMPONENT: u32 = 8;
 /// Elements in one table: `StarlingMonkey` has 7,691.
 pub const TABLE_ELEMENTS_MAX: usize = 20_000;
-/// Bytes that one host call may copy out of a guest; wasmtime's default of 128 MiB lets a guest fill
-/// the host's memory.
-pub const HOSTCALL_BYTES_MAX: usize = 4 * MIB;
-/// Resource handles a guest may hold; each costs host memory.
-pub const HANDLES_MAX: usize = 1_000;
-/// Bytes of randomness a guest may ask for at once.
-pub const RANDOM_BYTES_MAX: u64 = 4_096;
-/// Bytes of all lookups' answers of one call together: they are kept until the call ends, as what its
-/// fields are resolved from.
+/// Bytes of the answer to a lookup that the host makes for itself, and the default for all lookups of a call together.
 pub const LOOKUP_BYTES_MAX: usize = 24 * MIB;
+/// Values that a guest gives for one operation; a contract declares far fewer.
+pub const FIELDS_MAX: usize = 256;
+/// Calls of one component that run at once, whoever called: a quarter of the turns is left for others.
+pub const CALLS_OF_ONE_COMPONENT_MAX: usize = 48;
+/// Calls of one tenant that run at once: more than of one component, so that a second tool of his has turns
+/// left, and fewer than there are, so that other tenants have.
+pub const CALLS_OF_ONE_TENANT_MAX: usize = 56;
+/// Calls at once that wait for a turn. Each holds its arguments, and a client that has gone may have left many.
+pub const CALLS_WAITING_MAX: usize = 512;
+/// Those of one tenant, so that others find a place.
+pub const CALLS_OF_ONE_TENANT_WAITING_MAX: usize = 448;
 /// How often a running guest is looked at.
 pub const EPOCH_TICK: Duration = Duration::from_millis(1);
 
 /// Names of the limits that end a guest; a runner process can name no other.
-pub(crate) const ENDING: [&str; 5] = ["memory", "wall-time", "stack", "host-calls", "calls-at-once"];
+pub(crate) const ENDING: [&str; 13] = [
+    "memory",
+    "memories",
+    "table-elements",
+    "tables",
+    "instances",
+    "handles",
+    "random",
+    "host-call-bytes",
+    "result",
+    "wall-time",
+    "stack",
+    "host-calls",
+    "calls-at-once",
+];
 
 /// What one call may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -51,6 +74,18 @@ pub struct Limits {
     pub effects_max: u32,
     /// `lookups`: lookups per call.
     pub lookups_max: u32,
+    /// `field`: bytes of one value, or of its name, that a guest gives for a request.
+    pub field_bytes_max: usize,
+    /// `request`: bytes of one rendered request: URL, declared headers and body.
+    pub request_bytes_max: usize,
+    /// `lookup-bytes`: bytes of all lookups' answers of one call together.
+    pub lookup_bytes_max: usize,
+    /// `host-call-bytes`: bytes that one call of the host may copy out of a guest.
+    pub host_call_bytes_max: usize,
+    /// `handles`: resources (streams, pollables, errors) that a guest holds at once.
+    pub handles_max: u32,
+    /// `random`: random bytes that a guest may ask for at once.
+    pub random_bytes_max: usize,
     /// `response`: bytes of an answer's body that the guest sees.
     pub response_bytes_max: usize,
     /// `evidence-max`: bytes of an answer that are kept.
@@ -87,6 +122,18 @@ impl Default for Limits {
             host_calls_max: 10_000,
             effects_max: 1_000,
             lookups_max: 1_000,
+            // A text that a person wrote, many times over.
+            field_bytes_max: MIB,
+            // As much as the arguments of a call may have; the ledger keeps the whole request.
+            request_bytes_max: 8 * MIB,
+            // They are kept until the call ends, as what its fields are resolved from.
+            lookup_bytes_max: LOOKUP_BYTES_MAX,
+            // wasmtime's default of 128 MiB lets a guest fill the host's memory.
+            host_call_bytes_max: 4 * MIB,
+            // Each costs host memory; a language runtime holds ten.
+            handles_max: 1_000,
+            // Seeds and identifiers need a few dozen.
+            random_bytes_max: 4_096,
             // What a model can read, many times over.
             response_bytes_max: MIB,
             // The only copy of a token may be in a large answer; 64 MiB bounds the memory it takes.

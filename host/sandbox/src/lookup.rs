@@ -36,6 +36,7 @@ pub(crate) async fn send(
         return Err(Stop::NotPermitted("lookups by other methods than GET and HEAD are not permitted".to_owned()));
     }
     let request = oncegate_contract::render(operation, &grant.url, resolved, None).map_err(crate::call::field_stop)?;
+    crate::attempt::within_limit(&request, &host.policy.limits)?;
     let unavailable = |why: String| Stop::Unavailable(why);
     let secret = secret(grant).await?;
     let headers = match &secret {
@@ -48,7 +49,8 @@ pub(crate) async fn send(
         .await
         .map_err(|error| logged(&operation.name, &error))?;
     if sent.end == http::End::TooLarge {
-        return Err(Stop::Limit("lookup-bytes".to_owned()));
+        let by_call = bytes_max < limits.evidence_bytes_max;
+        return Err(Stop::Limit(if by_call { "lookup-bytes" } else { "evidence-max" }.to_owned()));
     }
     if sent.end != http::End::Complete {
         tracing::warn!(operation = %operation.name, end = ?sent.end, error = ?sent.error, "a lookup was not answered");

@@ -120,6 +120,9 @@ pub struct Outcome {
     /// Why it was refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<Code>,
+    /// Which limit was exceeded, with `tool_limit`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<String>,
     /// True when nothing was sent and the answer is the first one.
     pub replayed: bool,
     /// True when the text of the first time differs from this call's.
@@ -168,6 +171,7 @@ impl Outcome {
             status: Status::Refused,
             detail: None,
             code: Some(code),
+            limit: None,
             replayed: false,
             reworded: false,
             result: Value::Null,
@@ -247,6 +251,8 @@ pub struct Seen {
     pub stuck: bool,
     /// The provider's reason or the refusal's explanation, already safe to show.
     pub reason: Option<String>,
+    /// The limit that the refusal is about.
+    pub limit: Option<String>,
     /// It is another effect, which has served the purpose of the one that was asked for.
     pub another: bool,
 }
@@ -254,7 +260,7 @@ pub struct Seen {
 impl Default for Seen {
     fn default() -> Self {
         let fate = Fate::Open(Detail::InProgress);
-        Self { view: None, fate, reworded: false, stuck: false, reason: None, another: false }
+        Self { view: None, fate, reworded: false, stuck: false, reason: None, limit: None, another: false }
     }
 }
 
@@ -270,6 +276,9 @@ pub fn outcome(ended: Ended, seen: &[Seen], effects_declared: u32) -> Outcome {
         outcome.truncated_by_host = true;
         outcome.message.push_str(LEFT_OUT);
     }
+    if outcome.code != Some(Code::ToolLimit) {
+        outcome.limit = None;
+    }
     outcome
 }
 
@@ -278,6 +287,7 @@ fn told(ended: Ended, seen: &[Seen], effects_declared: u32) -> Outcome {
         status: Status::Done,
         detail: None,
         code: None,
+        limit: seen.iter().find_map(|one| one.limit.clone()),
         replayed: false,
         reworded: seen.iter().any(|one| one.reworded),
         result: result(&ended),
@@ -436,7 +446,12 @@ fn pend(mut outcome: Outcome, detail: Detail, seen: &[Seen]) -> Outcome {
     outcome
 }
 
-fn without_effects(outcome: Outcome, ended: Ended, effects_declared: u32) -> Outcome {
+fn without_effects(mut outcome: Outcome, ended: Ended, effects_declared: u32) -> Outcome {
+    outcome.limit = match &ended {
+        Ended::Limit(name) => Some(name.clone()),
+        Ended::TooLarge { .. } => Some("result".to_owned()),
+        _ => None,
+    };
     let (code, message) = match ended {
         // A guest that says "refunded" and asked for nothing must not read like one that did.
         Ended::Returned(_) if effects_declared > 0 => {

@@ -79,6 +79,12 @@ impl Ready {
         self.call.tenant()
     }
 
+    /// The component's digest.
+    #[must_use]
+    pub fn component(&self) -> [u8; 32] {
+        self.call.component.description.digest
+    }
+
     /// Runs the guest.
     #[must_use]
     pub fn start(self) -> Running {
@@ -184,6 +190,8 @@ async fn run_until(call: Arc<Call>, arguments: Vec<Val>, log: Log, stop: Cancell
         None => Ended::Trapped("the caller cancelled it".to_owned()),
         Some(Run::Returned(values)) => returned(&values, description, call.limits.result_bytes_max),
         Some(Run::Trapped(why)) => Ended::Trapped(oncegate_contract::safe_text(&why)),
+        // What it returned was not read: it may have been its own error.
+        Some(Run::Limit("result")) => Ended::TooLarge { error: true },
         Some(Run::Limit(name)) => Ended::Limit(name.to_owned()),
         Some(Run::TooLarge { error }) => Ended::TooLarge { error },
         Some(Run::Lost) => Ended::Lost,

@@ -318,7 +318,7 @@ impl Sandbox {
         let code = asked.stop.as_ref().and_then(Stop::code);
         let Some(row) = row else {
             return match (code, &asked.stop) {
-                (Some(code), stop) => Some(refused(code, stop.as_ref().map(ToString::to_string))),
+                (Some(code), stop) => Some(refused(code, stop.as_ref())),
                 (None, Some(stop)) => Some(Seen { fate: without_row(stop), ..Seen::default() }),
                 // The guest was ended before anything was written down.
                 (None, None) => None,
@@ -326,7 +326,7 @@ impl Sandbox {
         };
         let reason = asked.stop.as_ref().map(ToString::to_string);
         Some(match code {
-            Some(code) => Seen { view: Some(view(&row)), fate: Fate::Refused(code), reason, ..Seen::default() },
+            Some(code) => Seen { view: Some(view(&row)), ..refused(code, asked.stop.as_ref()) },
             None if asked.instead.is_some() => {
                 let stuck = self.is_stuck(book, &row).await;
                 Seen { stuck, ..another(&row) }
@@ -411,7 +411,7 @@ fn without_ledger(call: &Call, asked: &[Asked], ended: &Ended) -> Vec<Seen> {
     let refusals: Vec<_> = asked
         .iter()
         .filter_map(|one| one.stop.as_ref())
-        .map(|stop| refused(stop.code().unwrap_or(Code::LedgerUnavailable), Some(stop.to_string())))
+        .map(|stop| refused(stop.code().unwrap_or(Code::LedgerUnavailable), Some(stop)))
         .collect();
     if refusals.is_empty() { refused_lookup(call, ended) } else { refusals }
 }
@@ -421,7 +421,7 @@ fn refused_lookup(call: &Call, ended: &Ended) -> Vec<Seen> {
     let stop =
         call.lookup_stop().filter(|_| !matches!(ended, Ended::Returned(_) | Ended::TooLarge { .. } | Ended::Running));
     let code = stop.as_ref().and_then(Stop::code);
-    code.map(|code| refused(code, stop.map(|stop| stop.to_string()))).into_iter().collect()
+    code.map(|code| refused(code, stop.as_ref())).into_iter().collect()
 }
 
 /// What a call that left no row behind is told; only what is on record as not sent is proof.
@@ -435,8 +435,9 @@ fn without_row(stop: &Stop) -> Fate {
     }
 }
 
-fn refused(code: Code, reason: Option<String>) -> Seen {
-    Seen { fate: Fate::Refused(code), reason, ..Seen::default() }
+fn refused(code: Code, stop: Option<&Stop>) -> Seen {
+    let limit = stop.and_then(Stop::limit).map(str::to_owned);
+    Seen { fate: Fate::Refused(code), reason: stop.map(ToString::to_string), limit, ..Seen::default() }
 }
 
 /// Another effect that has the purpose of one that was asked for: told as it stands, and never as this

@@ -15,7 +15,7 @@ pub(crate) enum Stop {
     #[error("The orchestrator did not give the fact {0}; nothing was sent.")]
     ContextMissing(String),
     /// The limit of this name is used up.
-    #[error("The limit {0} of this call is used up; nothing was sent.")]
+    #[error("The tool exceeded the limit {0}; nothing was sent.")]
     Limit(String),
     /// The same identity with other values in these fields.
     #[error("The same effect was asked for before with other values of {}; nothing was sent.", .0.join(", "))]
@@ -86,6 +86,14 @@ pub(crate) enum Stop {
 }
 
 impl Stop {
+    /// The limit that was exceeded, when that is why.
+    pub(crate) fn limit(&self) -> Option<&str> {
+        match self {
+            Self::Limit(name) => Some(name),
+            _ => None,
+        }
+    }
+
     /// The refusal that the agent is told, when it is one. What is open is told from the row.
     pub(crate) fn code(&self) -> Option<Code> {
         Some(match self {

@@ -16,7 +16,7 @@ use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult, bindings};
 use wasmtime_wasi::random::WasiRandom;
 use wasmtime_wasi::{HostMonotonicClock, WasiCtx, WasiCtxBuilder, WasiView};
 
-use crate::limits::RANDOM_BYTES_MAX;
+use crate::limits::Limits;
 
 /// Resolution of the clocks a guest sees; finer ones help only those who measure other guests.
 const CLOCK_RESOLUTION: Duration = Duration::from_millis(1);
@@ -43,11 +43,11 @@ pub(crate) fn link<T: WasiView>(linker: &mut Linker<T>) -> wasmtime::Result<()> 
 }
 
 /// A context that grants nothing; what the guest prints goes to `log`.
-pub(crate) fn context(log: &Log) -> WasiCtx {
+pub(crate) fn context(log: &Log, limits: &Limits) -> WasiCtx {
     WasiCtxBuilder::new()
         .stdout(log.clone())
         .stderr(log.clone())
-        .max_random_size(RANDOM_BYTES_MAX)
+        .max_random_size(limits.random_bytes_max as u64)
         .monotonic_clock(CoarseClock(std::time::Instant::now()))
         .build()
 }

@@ -15,8 +15,8 @@ use serde_json::json;
 use super::{TOOL, http, receipt, refunds, told};
 use crate::agent::{refund, with_limits};
 
-/// Guests that run at once.
-const GUESTS: u64 = 64;
+/// Guests of one component that run at once.
+const GUESTS: u64 = 48;
 
 #[test]
 fn of_many_sessions_some_vanish_and_every_effect_happens_once() {
@@ -75,6 +75,7 @@ fn a_call_that_gets_no_turn_is_told_so_and_not_left_pending() {
     let result = client.call(NEWER, TOOL, &refund("R-100", "broken")).unwrap();
     let told = told(&result);
     assert_eq!((&told["code"], &told["next_action"]), (&json!("tool_limit"), &json!("call_again")), "{told:#}");
+    assert_eq!(told["limit"], "calls-of-one-component", "{told:#}");
     assert_eq!(refunds(&harness), 0);
 
     // Nobody waits for them any more, so their guests are stopped.

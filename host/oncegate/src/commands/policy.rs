@@ -1,6 +1,7 @@
 //! `oncegate policy`: making, checking and explaining the operator's grants.
 
 mod endpoints;
+mod limits;
 
 pub(crate) use endpoints::unusable;
 
@@ -29,6 +30,7 @@ pub(crate) async fn run(home: &Home, args: &Policy) -> anyhow::Result<Exit> {
             print::out(&format!("{:#}\n", rules::schema()))?;
             Ok(Exit::Ok)
         }
+        PolicyCommand::Limits => limits::run(home),
         PolicyCommand::Explain { component, operation, tenant } => {
             explain(home, &home.component(component).await?, operation, tenant.as_deref().unwrap_or_default())
         }

@@ -14,6 +14,7 @@ use super::caller::Caller;
 use super::catalog::Entry;
 use super::server::Server;
 use super::tasks::newer::{self, Offer};
+use super::turns::Whose;
 use super::waiting::{Met, Name};
 use super::{facts, logs};
 
@@ -127,7 +128,10 @@ async fn begin(server: &Server, sandbox: &Sandbox, ready: Ready, caller: &Caller
     let running = match shared.waiting.meet(&name).await {
         Met::Answer(outcome) => return Err(outcome),
         Met::Running(running) => running,
-        Met::Nothing => ready.start_holding(shared.turns.take(within).await?),
+        Met::Nothing => {
+            let turn = shared.turns.take(&Whose::of(&ready), within).await?;
+            ready.start_holding(turn)
+        }
     };
     Ok(Begun { name, running, at, until: at + within })
 }

@@ -99,6 +99,7 @@ fn output(success: Value, error: Option<Value>) -> Value {
             "status": { "enum": ["done", "already_done", "pending", "failed", "refused"] },
             "detail": word("Why it is pending."),
             "code": word("Why it was refused."),
+            "limit": word("Which limit was exceeded."),
             "replayed": { "type": "boolean", "description": "Nothing was sent; this is the first answer." },
             "reworded": { "type": "boolean", "description": "The first time it was worded otherwise." },
             "result": { "anyOf": result },

@@ -1,61 +1,138 @@
 //! Turns of guests: under load a call is told early that it was not begun, and those that were begun are
 //! answered. Without this each call waits so long for its turn that nobody waits for its answer any more.
+//!
+//! No component and no tenant takes all turns, nor all places to wait in: what one of them does, others go on.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
+use oncegate_sandbox::Ready;
+use oncegate_sandbox::engine::CALLS_AT_ONCE_MAX;
+use oncegate_sandbox::limits::{
+    CALLS_OF_ONE_COMPONENT_MAX, CALLS_OF_ONE_TENANT_MAX, CALLS_OF_ONE_TENANT_WAITING_MAX, CALLS_WAITING_MAX,
+};
 use oncegate_sandbox::outcome::{Code, NextAction, Outcome};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Guests at once, those included that run on after their call was answered `pending`: as many as the sandbox runs.
-const TURNS_MAX: usize = 64;
-/// Calls at once that wait for a turn. Each holds its arguments, and a client that has gone may have left many.
-const WAITING_MAX: usize = 512;
 /// How long a call that nobody waits for waits at a time.
 const LONG: Duration = Duration::from_secs(600);
 /// Seconds until a call that was not begun is worth another try.
 const TRY_AFTER: u32 = 2;
 
+/// Whose turn it is.
+#[derive(Debug, Clone)]
+pub(super) struct Whose {
+    component: [u8; 32],
+    tenant: String,
+}
+
+impl Whose {
+    pub(super) fn of(ready: &Ready) -> Self {
+        Self { component: ready.component(), tenant: ready.tenant().to_owned() }
+    }
+}
+
+/// A turn: one guest may run for as long as it is held.
+pub(super) struct Turn {
+    _parts: [OwnedSemaphorePermit; 3],
+}
+
 /// Who may run a guest now.
 pub(super) struct Turns {
     free: Arc<Semaphore>,
-    places: Semaphore,
+    places: Arc<Semaphore>,
+    of_component: Shares<[u8; 32]>,
+    of_tenant: Shares<String>,
+    places_of_tenant: Shares<String>,
 }
 
 impl Default for Turns {
     fn default() -> Self {
-        Self { free: Arc::new(Semaphore::new(TURNS_MAX)), places: Semaphore::new(WAITING_MAX) }
+        Self {
+            free: Arc::new(Semaphore::new(CALLS_AT_ONCE_MAX as usize)),
+            places: Arc::new(Semaphore::new(CALLS_WAITING_MAX)),
+            of_component: Shares::new(CALLS_OF_ONE_COMPONENT_MAX),
+            of_tenant: Shares::new(CALLS_OF_ONE_TENANT_MAX),
+            places_of_tenant: Shares::new(CALLS_OF_ONE_TENANT_WAITING_MAX),
+        }
     }
 }
 
 impl Turns {
-    /// A turn, for as long as it is held. Whoever has to answer in `within` waits for half of it: the other half
-    /// is for the guest.
+    /// A turn. Whoever has to answer in `within` waits for half of it: the other half is for the guest.
     ///
     /// # Errors
     /// None came, or too many wait for one: what the caller is told.
-    pub(super) async fn take(&self, within: Duration) -> Result<OwnedSemaphorePermit, Box<Outcome>> {
-        let Ok(_place) = self.places.try_acquire() else { return Err(Box::new(not_begun())) };
-        self.next(within / 2).await.ok_or_else(|| Box::new(not_begun()))
+    pub(super) async fn take(&self, whose: &Whose, within: Duration) -> Result<Turn, Box<Outcome>> {
+        let told = |limit| Box::new(not_begun(limit));
+        let own = self.places_of_tenant.of(&whose.tenant);
+        let _own_place = own.try_acquire_owned().map_err(|_| told("calls-of-one-tenant-waiting"))?;
+        let _place = self.places.try_acquire().map_err(|_| told("calls-waiting"))?;
+        self.next(whose, within / 2).await.map_err(told)
     }
 
-    async fn next(&self, within: Duration) -> Option<OwnedSemaphorePermit> {
-        tokio::time::timeout(within, Arc::clone(&self.free).acquire_owned()).await.ok()?.ok()
+    /// In the order in which they came, of the same component, of the same tenant and of all. Whoever waits
+    /// for the last holds the others: they are his share.
+    async fn next(&self, whose: &Whose, within: Duration) -> Result<Turn, &'static str> {
+        let until = tokio::time::Instant::now() + within;
+        let queues = [
+            (self.of_component.of(&whose.component), "calls-of-one-component"),
+            (self.of_tenant.of(&whose.tenant), "calls-of-one-tenant"),
+            (Arc::clone(&self.free), "calls-at-once"),
+        ];
+        let mut parts = Vec::with_capacity(queues.len());
+        for (queue, limit) in queues {
+            let turn = tokio::time::timeout_at(until, queue.acquire_owned()).await;
+            parts.push(turn.map_err(|_| limit)?.map_err(|_| limit)?);
+        }
+        let parts = <[_; 3]>::try_from(parts).map_err(|_| "calls-at-once")?;
+        Ok(Turn { _parts: parts })
     }
 
     /// A turn, however long that takes: for a call that nobody waits for.
-    pub(super) async fn wait(&self) -> OwnedSemaphorePermit {
+    pub(super) async fn wait(&self, whose: &Whose) -> Turn {
         loop {
-            if let Some(turn) = self.next(LONG).await {
+            if let Ok(turn) = self.next(whose, LONG).await {
                 return turn;
             }
         }
     }
 }
 
-fn not_begun() -> Outcome {
+/// So many each; those who have none and wait for none are forgotten.
+struct Shares<K> {
+    each: usize,
+    held: Mutex<HashMap<K, Weak<Semaphore>>>,
+}
+
+/// Shares that are remembered before those that nobody holds are looked for.
+const SHARES_KEPT: usize = 64;
+
+impl<K: Hash + Eq + Clone> Shares<K> {
+    fn new(each: usize) -> Self {
+        Self { each, held: Mutex::default() }
+    }
+
+    fn of(&self, key: &K) -> Arc<Semaphore> {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(share) = held.get(key).and_then(Weak::upgrade) {
+            return share;
+        }
+        if held.len() >= SHARES_KEPT {
+            held.retain(|_, share| share.strong_count() > 0);
+        }
+        let share = Arc::new(Semaphore::new(self.each));
+        held.insert(key.clone(), Arc::downgrade(&share));
+        share
+    }
+}
+
+fn not_begun(limit: &str) -> Outcome {
     let message = "Too many calls are under way; this one was not begun. Call again with the same arguments.";
     Outcome {
+        limit: Some(limit.to_owned()),
         next_action: NextAction::CallAgain,
         retry_after: Some(TRY_AFTER),
         ..Outcome::refused(Code::ToolLimit, message)
@@ -66,33 +143,72 @@ fn not_begun() -> Outcome {
 mod tests {
     use super::*;
 
-    #[tokio::test]
-    async fn whoever_gets_no_turn_is_told() {
-        let turns = Turns::default();
-        let within = Duration::from_millis(20);
+    const WITHIN: Duration = Duration::from_millis(20);
+    const LATER: Duration = Duration::from_secs(600);
+
+    fn whose(component: u8, tenant: &str) -> Whose {
+        Whose { component: [component; 32], tenant: tenant.to_owned() }
+    }
+
+    async fn many(turns: &Turns, whose: &Whose, count: usize) -> Vec<Turn> {
         let mut taken = Vec::new();
-        for _ in 0..TURNS_MAX {
-            taken.push(turns.take(Duration::from_secs(60)).await.unwrap());
+        for _ in 0..count {
+            taken.push(turns.take(whose, LATER).await.unwrap());
         }
-        let told = turns.take(within).await.unwrap_err();
+        taken
+    }
+
+    async fn refused(turns: &Turns, whose: &Whose) -> Option<String> {
+        let told = turns.take(whose, WITHIN).await.err()?;
         assert_eq!((told.code, told.next_action), (Some(Code::ToolLimit), NextAction::CallAgain));
-        taken.pop();
-        assert!(turns.take(within).await.is_ok());
+        told.limit
     }
 
     #[tokio::test]
-    async fn so_many_wait_and_no_more() {
+    async fn whoever_gets_no_turn_is_told_which_limit_that_is() {
+        let turns = Turns::default();
+        let mut taken = many(&turns, &whose(1, "acme"), CALLS_OF_ONE_COMPONENT_MAX).await;
+        assert_eq!(refused(&turns, &whose(1, "acme")).await.as_deref(), Some("calls-of-one-component"));
+        assert_eq!(refused(&turns, &whose(1, "other")).await.as_deref(), Some("calls-of-one-component"));
+        let more = CALLS_OF_ONE_TENANT_MAX - CALLS_OF_ONE_COMPONENT_MAX;
+        taken.extend(many(&turns, &whose(2, "acme"), more).await);
+        assert_eq!(refused(&turns, &whose(2, "acme")).await.as_deref(), Some("calls-of-one-tenant"));
+        let more = CALLS_AT_ONCE_MAX as usize - CALLS_OF_ONE_TENANT_MAX;
+        taken.extend(many(&turns, &whose(3, "other"), more).await);
+        assert_eq!(refused(&turns, &whose(4, "third")).await.as_deref(), Some("calls-at-once"));
+        taken.pop();
+        assert_eq!(refused(&turns, &whose(4, "third")).await, None);
+    }
+
+    #[tokio::test]
+    async fn so_many_wait_and_no_more_and_none_of_them_takes_the_places_of_others() {
         let turns = Arc::new(Turns::default());
-        let _all = Arc::clone(&turns.free).acquire_many_owned(64).await.unwrap();
-        let wait = || {
+        let all = Arc::clone(&turns.free).acquire_many_owned(CALLS_AT_ONCE_MAX).await.unwrap();
+        let wait = |tenant: &'static str| {
             let turns = Arc::clone(&turns);
-            tokio::spawn(async move { turns.take(Duration::from_secs(600)).await.is_ok() })
+            tokio::spawn(async move { turns.take(&whose(1, tenant), LATER).await.is_ok() })
         };
-        let waiting: Vec<_> = (0..WAITING_MAX).map(|_| wait()).collect();
+        let mut waiting: Vec<_> = (0..CALLS_OF_ONE_TENANT_WAITING_MAX).map(|_| wait("acme")).collect();
+        let others = CALLS_WAITING_MAX - CALLS_OF_ONE_TENANT_WAITING_MAX;
+        while turns.places.available_permits() > others {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(refused(&turns, &whose(2, "acme")).await.as_deref(), Some("calls-of-one-tenant-waiting"));
+        waiting.extend((0..others).map(|_| wait("other")));
         while turns.places.available_permits() > 0 {
             tokio::task::yield_now().await;
         }
-        assert!(turns.take(Duration::from_secs(600)).await.is_err(), "told at once");
+        assert_eq!(refused(&turns, &whose(2, "third")).await.as_deref(), Some("calls-waiting"), "told at once");
         waiting.iter().for_each(tokio::task::JoinHandle::abort);
+        drop(all);
+    }
+
+    #[tokio::test]
+    async fn who_holds_nothing_is_forgotten() {
+        let turns = Turns::default();
+        for tenant in 0..1_000 {
+            drop(turns.take(&whose(1, &tenant.to_string()), LATER).await);
+        }
+        assert!(turns.of_tenant.held.lock().unwrap().len() <= SHARES_KEPT);
     }
 }

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use super::{decode, encode};
 use crate::credential::Credential;
 use crate::host::{Book, CLOCK_ERROR_MS, Host};
+use crate::limits::Limits;
 use crate::lookup;
 use crate::perform::{Passage, Wanted, ledger_stop};
 use crate::policy::Grant;
@@ -44,6 +45,13 @@ impl Draft {
     }
 }
 
+/// Whether the rendered request is one that may be kept and sent.
+pub(crate) fn within_limit(request: &Request, limits: &Limits) -> Result<(), Stop> {
+    let headers: usize = request.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
+    let bytes = request.url.len() + headers + request.body.len();
+    if bytes > limits.request_bytes_max { Err(Stop::Limit("request".to_owned())) } else { Ok(()) }
+}
+
 /// The row as it would be sent: rendered, and not yet anybody's attempt.
 pub(crate) fn propose(
     wanted: &Wanted<'_>,
@@ -55,6 +63,7 @@ pub(crate) fn propose(
     let downstream_key = downstream_key(wanted, row);
     let request = oncegate_contract::render(operation, &grant.url, &wanted.resolved, Some(&downstream_key))
         .map_err(crate::call::field_stop)?;
+    within_limit(&request, &wanted.call.limits)?;
     let contract = wanted.call.contract();
     let salt: [u8; 16] = rand::rng().random();
     let stored_request = encode(&request);

@@ -296,7 +296,7 @@ enum Slot<'a> {
     Count(&'a mut u32),
 }
 
-fn slots(limits: &mut Limits) -> [(&'static str, Slot<'_>); 17] {
+fn slots(limits: &mut Limits) -> [(&'static str, Slot<'_>); 23] {
     [
         ("memory", Slot::Size(&mut limits.memory_bytes_max)),
         ("wall-time", Slot::Time(&mut limits.wall_time_max)),
@@ -304,6 +304,12 @@ fn slots(limits: &mut Limits) -> [(&'static str, Slot<'_>); 17] {
         ("host-calls", Slot::Count(&mut limits.host_calls_max)),
         ("effects", Slot::Count(&mut limits.effects_max)),
         ("lookups", Slot::Count(&mut limits.lookups_max)),
+        ("field", Slot::Size(&mut limits.field_bytes_max)),
+        ("request", Slot::Size(&mut limits.request_bytes_max)),
+        ("lookup-bytes", Slot::Size(&mut limits.lookup_bytes_max)),
+        ("host-call-bytes", Slot::Size(&mut limits.host_call_bytes_max)),
+        ("handles", Slot::Count(&mut limits.handles_max)),
+        ("random", Slot::Size(&mut limits.random_bytes_max)),
         ("response", Slot::Size(&mut limits.response_bytes_max)),
         ("evidence-max", Slot::Size(&mut limits.evidence_bytes_max)),
         ("result", Slot::Size(&mut limits.result_bytes_max)),

@@ -12,11 +12,11 @@ use crate::door::{Ask, Told};
 use crate::effect::{EffectError, Field, FieldValue, Header, LookupError, Response, Settlement};
 use crate::guest::Run;
 use crate::isolation::{Attempt, Walls};
-use crate::limits::{ENDING, HOSTCALL_BYTES_MAX, Limits};
+use crate::limits::{ENDING, Limits};
 use crate::load::Export;
 
 /// Bytes of one frame from a runner: what a guest can hand out at once, several times over.
-pub(super) const FROM_RUNNER_BYTES_MAX: usize = 4 * HOSTCALL_BYTES_MAX;
+pub(super) const FROM_RUNNER_BYTES_MAX: usize = 16 << 20;
 /// Bytes of one frame to a runner: arguments, or a provider's answer as large as the policy lets a guest see.
 pub(super) const TO_RUNNER_BYTES_MAX: usize = 256 << 20;
 /// Bytes of a text that says why a guest ended.

@@ -15,7 +15,7 @@ use tokio::net::UnixStream;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use super::frames::{self, Begin, TO_RUNNER_BYTES_MAX, ToRunner};
+use super::frames::{self, Begin, FROM_RUNNER_BYTES_MAX, TO_RUNNER_BYTES_MAX, ToRunner};
 use super::lockdown::{self, Kind};
 use super::outbox::Outbox;
 use super::wire::{Incoming, Malformed};
@@ -89,9 +89,13 @@ impl HostDoor {
     pub(crate) async fn ask(&mut self, ask: Ask) -> wasmtime::Result<Told> {
         let gone = || wasmtime::format_err!("the host is gone");
         let (sender, told) = oneshot::channel();
-        lock(&self.line.waiting).insert(self.call, sender);
         let (printed, _) = self.log.news();
-        self.line.outbox.send(frames::asked(self.call, &printed, &ask), None).map_err(|_| gone())?;
+        let frame = frames::asked(self.call, &printed, &ask);
+        if frame.len() > FROM_RUNNER_BYTES_MAX {
+            return Ok(Told::OverLimit("host-call-bytes"));
+        }
+        lock(&self.line.waiting).insert(self.call, sender);
+        self.line.outbox.send(frame, None).map_err(|_| gone())?;
         told.await.map_err(|_| gone())
     }
 }

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use super::super::facts::{self, Facts};
 use super::super::server::{Shared, told};
+use super::super::turns::Whose;
 use super::{Begun, Local, asking, older, view};
 use crate::home::now_ms;
 
@@ -185,8 +186,9 @@ impl Job {
             Ok(ready) => ready.with_client_key(self.tool.key.as_ref()),
             Err(refused) => return Turn::Answer(*refused),
         };
+        let whose = Whose::of(&ready);
         tokio::select! {
-            turn = self.shared.turns.wait() => self.watch(ready.start_holding(turn)).await,
+            turn = self.shared.turns.wait(&whose) => self.watch(ready.start_holding(turn)).await,
             () = self.local.cancel.cancelled() => Turn::Cancelled(Outcome::refused(Code::ToolFailed, NOT_BEGUN)),
             () = self.shared.closing.cancelled() => Turn::Left,
             () = tokio::time::sleep_until(self.until) => Turn::Left,

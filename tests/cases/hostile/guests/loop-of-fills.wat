@@ -1,0 +1,10 @@
+;; Attacks: the clock, by instructions that cannot be interrupted.
+;; Must: end at its time.
+;; expect: status=refused code=tool_limit limit=wall-time refund=0
+;; limits: wall-time = "400ms"; memory = "16MiB"
+(func $act (param i32 i32) (result i32)
+  (drop (memory.grow (i32.const 240)))
+  (loop $again
+    (memory.fill (i32.const 65536) (i32.const 1) (i32.const 15000000))
+    (br $again))
+  unreachable)

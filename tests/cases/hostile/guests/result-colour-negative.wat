@@ -1,0 +1,6 @@
+;; Attacks: the host, by a negative enum case.
+;; Must: fail.
+;; expect: status=refused code=tool_failed refund=0
+;; wit: colour
+(func $act (param i32 i32) (result i32)
+  (i32.const -1))
