@@ -113,7 +113,7 @@ fn scrub(bytes: Vec<u8>, secret: &[u8]) -> Vec<u8> {
     clean
 }
 
-async fn read(source: &CredentialSource) -> Result<String, String> {
+pub(crate) async fn read(source: &CredentialSource) -> Result<String, String> {
     match source {
         CredentialSource::Env(name) => std::env::var(name).map_err(|_| "the variable is not set".to_owned()),
         CredentialSource::File(path) => read_file(path).await.map_err(|error| error.to_string()),

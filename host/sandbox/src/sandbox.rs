@@ -19,6 +19,7 @@ use crate::load::{self, ComponentError, Loaded};
 use crate::outcome::{self, Code, Detail, EffectView, Ended, Fate, NextAction, Nothing, Outcome, Seen};
 use crate::plan::PlanSource;
 use crate::policy::{self, Policy};
+use crate::privacy;
 use crate::running::Ready;
 use crate::settle::{self, Looked, Patience, Rounds};
 use crate::stop::Stop;
@@ -104,7 +105,9 @@ impl Sandbox {
     pub fn new(options: Options) -> Result<Self, SandboxError> {
         let runtime = Runtime::new()?;
         let cache = Cache::open(&options.cache)?;
+        let terms = privacy::without_key(&options.policy);
         let book = options.ledger.and_then(|ledger| {
+            let ledger = oncegate_ledger::private::over(ledger, terms);
             let hosts = Hosts::of(&ledger.identity());
             // Without it nobody could tell whether this process still sends: nothing is sent.
             let me = hosts.register().map_err(|error| error.to_string())?;
@@ -117,6 +120,12 @@ impl Sandbox {
     /// keep theirs.
     #[must_use]
     pub fn under(&self, policy: Policy) -> Self {
+        if let Some(private) = self.host.book().ok().and_then(|book| book.effects.ledger.private()) {
+            private.set_encrypt(policy.privacy.encrypt);
+        }
+        if policy.privacy.key_from != self.host.policy.privacy.key_from {
+            tracing::warn!("another master key ([privacy] key-from) counts from the next start on");
+        }
         Self { host: Arc::new(self.host.under(policy)) }
     }
 

@@ -2,6 +2,7 @@
 
 mod checks;
 mod ledger;
+mod privacy;
 
 use serde_json::{Value, json};
 
