@@ -109,6 +109,23 @@ pub enum LedgerError {
         /// SHA-256 of what was stored, in hex.
         digest: String,
     },
+    /// Their erasure is on record.
+    #[error("these bytes were erased: their key is destroyed, which is on record")]
+    Erased,
+    /// The master key that their key is wrapped by is not here.
+    #[error("these bytes are encrypted, and cannot be read here: {why}")]
+    Locked {
+        /// Which key is needed.
+        why: String,
+    },
+    /// Their key is gone, and nobody decided that.
+    #[error(
+        "the key {key} is missing and no erasure is on record, so what it encrypted cannot be read; restore the folder of keys, or say with `oncegate ledger erase` that it is gone for good"
+    )]
+    KeyMissing {
+        /// Its name, as the folder of keys has it.
+        key: String,
+    },
     /// The request itself is wrong.
     #[error("the ledger was asked for something impossible: {why}")]
     Invalid {
@@ -120,7 +137,7 @@ pub enum LedgerError {
 impl LedgerError {
     /// Whether stored bytes were found wrong (exit code 6).
     pub fn is_damaged(&self) -> bool {
-        matches!(self, LedgerError::Damaged { .. } | LedgerError::Empty { .. })
+        matches!(self, LedgerError::Damaged { .. } | LedgerError::Empty { .. } | LedgerError::KeyMissing { .. })
     }
 
     /// Whether no effect may be dispatched while this lasts (`ledger_unavailable`).
@@ -130,7 +147,19 @@ impl LedgerError {
             LedgerError::Conflict { .. }
                 | LedgerError::Condition { .. }
                 | LedgerError::Gone { .. }
+                | LedgerError::Erased
+                | LedgerError::Locked { .. }
+                | LedgerError::KeyMissing { .. }
                 | LedgerError::Invalid { .. }
+        )
+    }
+
+    /// Whether stored bytes cannot be had, while the record that they belong to is whole: who they are of, and
+    /// what that came to, is known all the same.
+    pub fn withholds_bytes(&self) -> bool {
+        matches!(
+            self,
+            LedgerError::Gone { .. } | LedgerError::Erased | LedgerError::Locked { .. } | LedgerError::KeyMissing { .. }
         )
     }
 

@@ -1,12 +1,14 @@
 //! Events: facts that are stored. Field names are part of the stored format; new ones get a default.
 
 mod intent;
+mod private;
 mod stored;
 mod task;
 
 use serde::{Deserialize, Serialize};
 
 pub use intent::{Dispatch, PermitUse, Proposal, Ties, Tombstone};
+pub use private::{Enciphered, KeyName, ObjectKind, Private};
 pub use stored::Stored;
 pub use task::{TaskBegun, TaskEnding, TaskOwner, TaskRef};
 
@@ -197,6 +199,9 @@ pub enum Event {
         document: Stored,
         actor: String,
         at: u64,
+        /// The id of the stream of what its effects belong to.
+        #[serde(default, with = "serde_bytes")]
+        parent: Option<[u8; 32]>,
     },
     /// A real-world purpose belongs to this effect.
     ClaimTaken {
@@ -281,6 +286,9 @@ pub enum Event {
         offset: u64,
         bytes: Stored,
         at: u64,
+        /// It may hold the credential that the answer was asked with, or the beginning of it.
+        #[serde(default)]
+        echoes: bool,
     },
     /// The raw answer is whole: what came after the last `Evidence`, the length and digest of all of it.
     Responded {
@@ -390,6 +398,22 @@ pub enum Event {
     },
     /// Bytes and history were dropped; this is what is left.
     Pruned(Box<Tombstone>),
+
+    // Of privacy, see `crate::private`.
+    /// Any of the events above, with its private parts encrypted.
+    Private(Box<Private>),
+    /// From here on nobody reads what was encrypted under this key of the object, or an earlier one: it is
+    /// destroyed, or is being. In the stream of each effect, and of what they belong to.
+    Erased {
+        key: KeyName,
+        actor: String,
+        reason: String,
+        at: u64,
+        #[serde(default)]
+        decision: Option<String>,
+    },
+    /// The key with this number is destroyed.
+    KeyDestroyed { generation: u32, at: u64 },
 }
 
 impl Event {
@@ -405,6 +429,7 @@ impl Event {
             | Event::ReceiptKnown { .. }
             | Event::TaskOwnerKnown { .. }
             | Event::Pinned { .. } => None,
+            Event::Private(private) => private.event.at(),
             Event::Planned(proposal) | Event::Amended(proposal) | Event::AwaitingApproval(proposal) => {
                 Some(proposal.at)
             }
@@ -447,6 +472,8 @@ impl Event {
             | Event::RevokeWished { at, .. }
             | Event::Revoked { at, .. }
             | Event::Superseded { at, .. }
+            | Event::Erased { at, .. }
+            | Event::KeyDestroyed { at, .. }
             | Event::Decided { at, .. } => Some(*at),
         }
     }
@@ -463,14 +490,24 @@ impl Event {
             | Event::RevokeWished { decision, .. }
             | Event::Revoked { decision, .. }
             | Event::Superseded { decision, .. }
+            | Event::Erased { decision, .. }
             | Event::Decided { decision, .. } => decision.as_deref(),
+            Event::Private(private) => private.event.decision(),
             _ => None,
         }
     }
 
     /// Whether a stream may begin with it: what lies before it can be removed.
     pub fn may_begin(&self) -> bool {
-        matches!(self, Event::Pruned(_) | Event::TaskDropped { .. } | Event::TasksOf { .. })
+        matches!(self.plain(), Event::Pruned(_) | Event::TaskDropped { .. } | Event::TasksOf { .. })
+    }
+
+    /// The event itself, whether or not its private parts are encrypted.
+    pub fn plain(&self) -> &Event {
+        match self {
+            Event::Private(private) => private.event.plain(),
+            event => event,
+        }
     }
 
     /// Every place where it holds bytes, in a fixed order.
@@ -495,13 +532,14 @@ impl Event {
             }
             Event::TaskBegun(task) => vec![&mut task.arguments],
             Event::TaskEnded { result, .. } => vec![result],
+            Event::Private(private) => private.event.stored_mut(),
             _ => Vec::new(),
         }
     }
 
     /// The stored name, as JSON and CBOR show it.
     pub fn name(&self) -> String {
-        match ciborium::Value::serialized(self) {
+        match ciborium::Value::serialized(self.plain()) {
             Ok(ciborium::Value::Map(pairs)) => match pairs.into_iter().next() {
                 Some((ciborium::Value::Text(name), _)) => name,
                 _ => String::new(),

@@ -55,6 +55,11 @@ pub trait Ledger: Send + Sync {
 
     /// Who and where this ledger is.
     fn identity(&self) -> LedgerIdentity;
+
+    /// What keeps it private, where something does.
+    fn private(&self) -> Option<&crate::private::PrivateLedger> {
+        None
+    }
 }
 
 /// What a handle may do with its ledger.

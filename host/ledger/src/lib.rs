@@ -29,6 +29,7 @@ pub mod hosts;
 pub mod ledger;
 pub mod memory;
 pub mod outside;
+pub mod private;
 pub mod redb;
 pub mod tasks;
 pub mod verify;
@@ -41,8 +42,8 @@ mod wire;
 pub use effects::{Effects, EffectsError};
 pub use error::LedgerError;
 pub use event::{
-    Dispatch, Ended, Event, Outcome, PermitUse, Proposal, SettleVerdict, Stored, TaskBegun, TaskEnding, TaskOwner,
-    TaskRef, Ties, Tombstone,
+    Dispatch, Enciphered, Ended, Event, KeyName, ObjectKind, Outcome, PermitUse, Private, Proposal, SettleVerdict,
+    Stored, TaskBegun, TaskEnding, TaskOwner, TaskRef, Ties, Tombstone,
 };
 pub use ledger::{INLINE_BYTES_MAX, Ledger, LedgerIdentity, PAGE_MAX, Role, init, open, open_for_reading};
 pub use state::{Answer, Attempt, Effect, Illegal, ResendTerms, Sender, StateTag, answer, may_resend};

@@ -89,7 +89,7 @@ impl State {
         for record in self.records.values_mut() {
             named.extend(record.event.stored_mut().iter().filter_map(|stored| match stored {
                 Stored::Segment { file, .. } => usize::try_from(*file).ok(),
-                Stored::Inline(_) | Stored::Gone { .. } => None,
+                Stored::Inline(_) | Stored::Gone { .. } | Stored::Private(_) => None,
             }));
         }
         let dead = self.segments.iter_mut().enumerate().filter(|(file, _)| !named.contains(file));
@@ -123,6 +123,7 @@ impl Ledger for MemoryLedger {
         match bytes {
             Stored::Inline(bytes) => Ok(bytes.clone()),
             Stored::Gone { digest, .. } => Err(LedgerError::Gone { digest: crate::hex(digest) }),
+            Stored::Private(_) => Err(crate::private::not_here()),
             Stored::Segment { file, digest, .. } => {
                 let state = self.state();
                 let found = usize::try_from(*file).ok().and_then(|file| state.segments.get(file)?.as_ref());

@@ -53,6 +53,9 @@ pub(crate) fn seal(event: &Event, inline_max: usize) -> Result<Sealed, LedgerErr
                 *stored = Stored::Gone { len, digest };
                 kept.push(Location { place, file, offset });
             }
+            Stored::Private(_) => {
+                return Err(LedgerError::Invalid { why: "bytes under a key, of an event that is not".to_owned() });
+            }
             other => *stored = other,
         }
     }

@@ -31,7 +31,7 @@ use rand::random;
 use crate::{Append, Event, Expect, Ledger, LedgerError, LedgerIdentity, Record, Role, StateTag, Stored, StreamId};
 use client::Client;
 pub use files::everybody_can_change;
-pub(crate) use files::{beside, private_directory, private_file};
+pub(crate) use files::{beside, parent, private_directory, private_file, sync_directory};
 use owner::{Owner, Ownership};
 use protocol::{Forgot, Reply, Request};
 pub use protocol::{repeat_reply, repeat_request};

@@ -181,6 +181,8 @@ pub struct Effect {
     pub tombstone: Option<Box<Tombstone>>,
     /// The ids of the decisions on it, so that the same one is not taken twice.
     pub decisions: Vec<String>,
+    /// How often its text was erased.
+    pub erasures: u32,
 }
 
 impl Effect {
@@ -206,8 +208,12 @@ impl Effect {
         self.proposal.as_deref().filter(|_| waits)
     }
 
-    /// Digest of the generated fields really sent, or to be sent.
+    /// Digest of the generated fields really sent, or to be sent; none where it cannot be read any more.
     pub fn generated(&self) -> Option<[u8; 32]> {
+        self.generated_as_stored().filter(|digest| *digest != [0; 32])
+    }
+
+    fn generated_as_stored(&self) -> Option<[u8; 32]> {
         if let Some(waiting) = self.waiting() {
             return Some(waiting.generated);
         }
@@ -357,6 +363,7 @@ impl Effect {
             ties: self.ties().cloned().unwrap_or_default(),
             failed_later: self.failed_later.clone(),
             decisions: self.decisions.clone(),
+            erasures: self.erasures,
         })
     }
 }

@@ -8,6 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub use lines::verify_export;
 use serde::{Deserialize, Serialize};
 
+use crate::private::KeyCheck;
+use crate::private::store::KeyStore;
 use crate::{
     Effect, Ledger, LedgerError, PAGE_MAX, Record, StateTag, Stored, StreamId, StreamKind, hex, sha256, state,
 };
@@ -69,6 +71,14 @@ impl Report {
 /// # Errors
 /// When the ledger cannot be read at all; damage that can be named is in the report.
 pub async fn verify(ledger: &dyn Ledger) -> Result<Report, LedgerError> {
+    verify_with(ledger, None).await
+}
+
+/// As [`verify`], of the ledger as it is stored; and that no key is missing whose erasure is not on record.
+///
+/// # Errors
+/// As [`verify`], and when the keys cannot be listed.
+pub async fn verify_with(ledger: &dyn Ledger, keys: Option<&dyn KeyStore>) -> Result<Report, LedgerError> {
     let mut check = Check::default();
     let mut from = 1;
     loop {
@@ -87,6 +97,9 @@ pub async fn verify(ledger: &dyn Ledger) -> Result<Report, LedgerError> {
         }
     }
     check.numbers();
+    if let Some(keys) = keys {
+        check.missing_keys(keys)?;
+    }
     check.streams(ledger).await;
     match check.lists(ledger).await {
         // After a page that could not be read the store reads nothing more; the damage is what counts.
@@ -134,6 +147,7 @@ struct Check {
     removed: u64,
     heads: Heads,
     effects: BTreeMap<StreamId, Option<Effect>>,
+    keys: KeyCheck,
     problems: Vec<Problem>,
 }
 
@@ -147,7 +161,7 @@ impl Check {
         self.links(&record);
         for bytes in record.event.stored_mut() {
             match bytes {
-                Stored::Inline(_) => {}
+                Stored::Inline(_) | Stored::Private(_) => {}
                 Stored::Gone { .. } => self.dropped += 1,
                 Stored::Segment { .. } => {
                     self.byte_strings += 1;
@@ -167,6 +181,7 @@ impl Check {
         self.records += 1;
         self.last_seq = self.last_seq.max(record.seq);
         self.chain(record);
+        self.keys.record(record);
         if record.stream.kind == StreamKind::Effect {
             self.effect(record);
         }
@@ -193,6 +208,14 @@ impl Check {
             Ok(after) => *before = Some(after.without_bytes()),
             Err(illegal) => self.problem(Some(record.seq), Some(record.stream), illegal.to_string()),
         }
+    }
+
+    fn missing_keys(&mut self, keys: &dyn KeyStore) -> Result<(), LedgerError> {
+        for (stream, seq, name) in self.keys.missing(keys)? {
+            let what = format!("its key {name} is missing, and no erasure is on record");
+            self.problem(Some(seq), Some(stream), what);
+        }
+        Ok(())
     }
 
     /// Records are numbered one by one, and only retention removes any.

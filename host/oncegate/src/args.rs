@@ -446,6 +446,11 @@ pub(crate) enum LedgerCommand {
     /// Say that nobody comes back to what effects belong to, so that they may be pruned
     #[command(after_help = "Example:\n  oncegate ledger close-parent case-1207 --reason 'the case is closed'")]
     CloseParent(decide::CloseParent),
+    /// Destroy the key of what effects belong to: their labels, requests and answers are gone for good
+    #[command(
+        after_help = "Only what is encrypted ([privacy] encrypt in the policy), and only of effects that are done, no-effect,\nrevoked, superseded or undone, and not frozen. Keys, states and receipts stay: a repeat is still answered\nwith the receipt, and other values under a key are still refused. Without --expect-version it says what\nwould be erased. A copy of the folder of keys (LEDGER.keys) keeps alive what is erased here.\nExit code 4 if some of it was stored in clear before encryption was on; `oncegate ledger prune` drops that.\n\nExamples:\n  oncegate ledger erase --parent acme/case-1207 --reason 'asked for by the customer'\n  oncegate ledger erase --parent acme/case-1207 --expect-version 9 --reason 'asked for by the customer'\n  oncegate ledger erase 3f9a --expect-version 3 --reason 'asked for by the customer'"
+    )]
+    Erase(decide::Erase),
     /// Drop the bytes and history of effects that are decided and old, and keep a tombstone of each
     #[command(
         after_help = "Only effects that are done, no-effect, revoked, superseded or undone, and not frozen, whose parent was\nclosed, and that nothing has changed for the policy's replay-window (90 days) or the provider's own.\nA tombstone still answers with the receipt and still refuses other values under the key. Space of\nlarge answers goes back to the system; the ledger's own file reuses its space.\n\nExamples:\n  oncegate ledger prune --dry-run\n  oncegate ledger prune --before 180d --without-parent"

@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use oci_client::Reference;
-use oncegate_ledger::Ledger;
+use oncegate_ledger::private::{Master, Terms};
 use oncegate_ledger::redb::everybody_can_change;
+use oncegate_ledger::{Ledger, LedgerError};
 use oncegate_sandbox::isolation::Program;
 use oncegate_sandbox::policy::Policy;
 use oncegate_sandbox::{Options, Sandbox};
@@ -109,18 +110,45 @@ impl Home {
 
     pub(crate) async fn ledger(&self) -> anyhow::Result<Arc<dyn Ledger>> {
         let url = self.ledger_url();
-        oncegate_ledger::open(&url).await.with_context(|| format!("the ledger {url} cannot be used"))
+        let ledger = self.opened().await;
+        ledger.with_context(|| format!("the ledger {url} cannot be used"))
     }
 
-    /// The ledger for looking only, even where it refuses effects.
-    pub(crate) async fn ledger_for_reading(&self) -> anyhow::Result<Arc<dyn Ledger>> {
+    /// The ledger with its keys; an erasure that was interrupted is completed.
+    async fn opened(&self) -> Result<Arc<dyn Ledger>, LedgerError> {
+        let ledger = self.with_keys(oncegate_ledger::open(&self.ledger_url()).await?).await;
+        if let Some(private) = ledger.private()
+            && private.finish(now_ms()).await? > 0
+        {
+            tracing::info!("an erasure that was interrupted is complete");
+        }
+        Ok(ledger)
+    }
+
+    /// Reads and writes under the keys beside the ledger, as the policy's `[privacy]` says. Without a policy that
+    /// can be read nothing new is encrypted that was not before, and keys that the policy's key wraps are not read.
+    pub(crate) async fn with_keys(&self, ledger: Arc<dyn Ledger>) -> Arc<dyn Ledger> {
+        let terms = match self.policy() {
+            Ok(policy) => oncegate_sandbox::privacy::terms(&policy).await,
+            Err(error) => Terms { encrypt: false, master: Master::Unreadable(format!("{error:#}")) },
+        };
+        oncegate_ledger::private::over(ledger, terms)
+    }
+
+    /// The ledger as it is stored, for looking only: what is encrypted is ciphertext.
+    pub(crate) async fn ledger_as_stored(&self) -> anyhow::Result<Arc<dyn Ledger>> {
         let url = self.ledger_url();
         oncegate_ledger::open_for_reading(&url).await.with_context(|| format!("the ledger {url} cannot be read"))
     }
 
+    /// The ledger for looking only, even where it refuses effects.
+    pub(crate) async fn ledger_for_reading(&self) -> anyhow::Result<Arc<dyn Ledger>> {
+        Ok(self.with_keys(self.ledger_as_stored().await?).await)
+    }
+
     /// A sandbox; without a usable ledger it still reads, and refuses effects saying why.
     pub(crate) async fn sandbox(&self) -> anyhow::Result<Sandbox> {
-        self.sandbox_over(oncegate_ledger::open(&self.ledger_url()).await.map_err(|error| error.to_string()))
+        self.sandbox_over(self.opened().await.map_err(|error| error.to_string()))
     }
 
     /// A sandbox over a ledger that is open already.

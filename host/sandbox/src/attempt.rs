@@ -17,6 +17,7 @@ use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
 use crate::credential::Credential;
+use crate::echo::{Forms, Watch};
 use crate::host::{Book, Host};
 use crate::http::{self, End, Exchange, NotSent, Witness};
 use crate::lookup;
@@ -80,7 +81,8 @@ async fn send(host: &Host, book: &Book, draft: &Draft) -> Result<Exchange, NotSe
         Some(secret) => vec![secret.header().map_err(|error| NotSent::Stopped(error.to_string()))?],
         None => Vec::new(),
     };
-    let mut keeper = Keeper { host, book, draft };
+    let echo = draft.secret.as_ref().map(|secret| Watch::of(secret.bytes()));
+    let mut keeper = Keeper { host, book, draft, echo };
     let patience = lookup::patience(&host.policy.limits);
     http::exchange(&draft.request, &headers, draft.allow_private, patience, &mut keeper).await
 }
@@ -90,6 +92,8 @@ struct Keeper<'a> {
     host: &'a Host,
     book: &'a Book,
     draft: &'a Draft,
+    /// Looks for the credential in what arrives.
+    echo: Option<Watch>,
 }
 
 #[async_trait::async_trait]
@@ -120,6 +124,8 @@ impl Witness for Keeper<'_> {
             offset,
             bytes: bytes.to_vec().into(),
             at: (self.host.now)(),
+            // Before it is stored: what gives the credential away is never on disk in clear.
+            echoes: self.echo.as_mut().is_some_and(|echo| echo.piece(bytes)),
         };
         if let Err(error) = push(&self.book.effects, self.draft.key, event).await {
             tracing::error!(%error, offset, "evidence is only in memory");
@@ -177,7 +183,7 @@ async fn responded(book: &Book, draft: &Draft, exchange: Exchange, at: u64) -> R
         total: exchange.raw.len() as u64,
         digest: Sha256::digest(&exchange.raw).into(),
         sent_bytes: exchange.sent_bytes,
-        echoes: draft.secret.as_ref().is_some_and(|secret| secret.is_in(&exchange.raw)),
+        echoes: draft.secret.as_ref().is_some_and(|secret| gives_away(secret, &exchange.raw)),
         ended: match exchange.end {
             End::Complete => Ended::Complete,
             End::Truncated => Ended::Truncated,
@@ -186,6 +192,11 @@ async fn responded(book: &Book, draft: &Draft, exchange: Exchange, at: u64) -> R
             End::TooLarge => Ended::TooLarge,
         },
     })
+}
+
+/// Whether the answer gives its credential away, in any form.
+pub(crate) fn gives_away(secret: &Credential, raw: &[u8]) -> bool {
+    secret.is_in(raw) || Forms::of(secret.bytes()).are_in(raw)
 }
 
 async fn evidence_bytes(book: &Book, key: [u8; 32], attempt: [u8; 16]) -> Result<usize, LedgerError> {
@@ -281,7 +292,7 @@ async fn judge(
     let raw = match book.effects.raw_answer(key, attempt).await {
         Ok(raw) => raw,
         // Bytes that cannot be had again say nothing; the row goes on as unknown.
-        Err(error @ (LedgerError::Damaged { .. } | LedgerError::Gone { .. })) => return Ok(Err(error.to_string())),
+        Err(error) if is_lost(&error) => return Ok(Err(error.to_string())),
         Err(error) => return Err(EffectsError::from(error).into()),
     };
     let complete = answered(book, key, attempt).await?.is_some_and(|answered| answered.complete);
@@ -310,6 +321,12 @@ fn hidden(verdict: Verdict, secret: Option<&Credential>) -> Outcome {
         Verdict::NoEffect { reason } => Outcome::NoEffect { reason: hide(reason) },
         Verdict::Unknown { why } => Outcome::Unknown { why },
     }
+}
+
+/// Whether bytes can never be had again; those under a key that is not here may be.
+pub(crate) fn is_lost(error: &LedgerError) -> bool {
+    let for_good = error.withholds_bytes() && !matches!(error, LedgerError::Locked { .. });
+    for_good || matches!(error, LedgerError::Damaged { .. })
 }
 
 /// How an attempt's answer came.

@@ -12,6 +12,7 @@ mod call;
 mod client_key;
 mod credential;
 mod door;
+mod echo;
 mod effect;
 pub mod egress;
 pub mod engine;
@@ -28,6 +29,7 @@ mod perform;
 pub mod permit;
 mod place;
 pub mod plan;
+pub mod privacy;
 mod replay;
 #[cfg(target_os = "linux")]
 mod runner;

@@ -61,6 +61,18 @@ pub struct Policy {
     pub limits: Limits,
     /// How long the history of what is decided is kept at least.
     pub retention: Retention,
+    /// What of the ledger is encrypted.
+    pub privacy: Privacy,
+}
+
+/// The `[privacy]` table.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Privacy {
+    /// Whether labels, raw bytes and generated text are encrypted, each under a key of what it belongs to. An
+    /// answer that gives its credential away is encrypted in any case.
+    pub encrypt: bool,
+    /// Where the master key is; none: one is made and kept beside the ledger.
+    pub key_from: Option<CredentialSource>,
 }
 
 /// The `[retention]` table.

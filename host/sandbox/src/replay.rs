@@ -2,7 +2,7 @@
 
 use oncegate_contract::{Answer, Operation, Segment, Settle};
 use oncegate_ledger::state::{Attempt, Effect, StateTag};
-use oncegate_ledger::{EffectsError, Event, Outcome, SettleVerdict};
+use oncegate_ledger::{EffectsError, Event, LedgerError, Outcome, SettleVerdict};
 
 use crate::attempt::{AttemptError, answered};
 use crate::host::{Book, Host};
@@ -39,7 +39,7 @@ pub(crate) enum First {
         /// Its HTTP status.
         status: u16,
     },
-    /// The row rests on something else, or retention dropped it.
+    /// The row rests on something else, or the bytes were dropped, erased or cannot be read here.
     None,
 }
 
@@ -52,7 +52,11 @@ pub(crate) async fn first_answer(
     operation: &Operation,
 ) -> Result<First, AttemptError> {
     if let Some(attempt) = row.attempts.iter().rev().find(|attempt| decided(row, attempt)) {
-        let raw = book.effects.raw_answer(key, attempt.id).await.map_err(EffectsError::from)?;
+        let raw = match book.effects.raw_answer(key, attempt.id).await {
+            Ok(raw) => raw,
+            Err(error) if withheld(row, &error) => return Ok(First::None),
+            Err(error) => return Err(EffectsError::from(error).into()),
+        };
         let answered = answered(book, key, attempt.id).await?;
         let complete = answered.as_ref().is_some_and(|answered| answered.complete);
         if let Ok(mut answer) = http::parse(&operation.method, &raw, complete).await {
@@ -66,6 +70,18 @@ pub(crate) async fn first_answer(
         }
     }
     Ok(First::None)
+}
+
+/// Whether the answer's bytes cannot be had: the row says what it came to all the same.
+fn withheld(row: &Effect, error: &LedgerError) -> bool {
+    match error {
+        LedgerError::Gone { .. } | LedgerError::Erased => true,
+        error if error.withholds_bytes() => {
+            tracing::error!(label = row.label(), %error, "a stored answer");
+            true
+        }
+        _ => false,
+    }
 }
 
 /// What is left of the provider's answer where retention or a person's word is all there is: the receipt,
@@ -110,7 +126,11 @@ async fn found_object(
         _ => None,
     });
     let Some(evidence) = evidence else { return Ok(None) };
-    let raw = book.effects.ledger.load(evidence).await.map_err(EffectsError::from)?;
+    let raw = match book.effects.ledger.load(evidence).await {
+        Ok(raw) => raw,
+        Err(error) if withheld(row, &error) => return Ok(None),
+        Err(error) => return Err(EffectsError::from(error).into()),
+    };
     let Ok(answer) = http::parse("GET", &raw, true).await else { return Ok(None) };
     Ok(candidate(rule, &answer, receipt).map(|object| object.to_string().into_bytes()))
 }

@@ -22,6 +22,7 @@ use crate::outcome::{self, Code, Detail, EffectView, Ended, Fate, NextAction, No
 use crate::place::Place;
 use crate::plan::PlanSource;
 use crate::policy::{self, Policy};
+use crate::privacy;
 use crate::running::Ready;
 use crate::settle::{self, Looked, Patience, Rounds};
 use crate::signature;
@@ -126,7 +127,9 @@ impl Sandbox {
     fn at(place: Place, options: Options) -> Result<Self, SandboxError> {
         let cache = Cache::open(&options.cache)?;
         signature::recall(&options.policy, &cache);
+        let terms = privacy::without_key(&options.policy);
         let book = options.ledger.and_then(|ledger| {
+            let ledger = oncegate_ledger::private::over(ledger, terms);
             let hosts = Hosts::of(&ledger.identity());
             // Without it nobody could tell whether this process still sends: nothing is sent.
             let me = hosts.register().map_err(|error| error.to_string())?;
@@ -139,6 +142,12 @@ impl Sandbox {
     /// keep theirs.
     #[must_use]
     pub fn under(&self, policy: Policy) -> Self {
+        if let Some(private) = self.host.book().ok().and_then(|book| book.effects.ledger.private()) {
+            private.set_encrypt(policy.privacy.encrypt);
+        }
+        if policy.privacy.key_from != self.host.policy.privacy.key_from {
+            tracing::warn!("another master key ([privacy] key-from) counts from the next start on");
+        }
         Self { host: Arc::new(self.host.under(policy)) }
     }
 

@@ -96,7 +96,13 @@ async fn rule_of<'a>(
 ) -> Result<Option<Rule<'a>>, AttemptError> {
     let Some(dispatch) = row.dispatch.as_deref() else { return Ok(None) };
     let contract = host.contract(book, dispatch.contract).await?;
-    let stored = book.effects.ledger.load(&dispatch.fields).await.map_err(EffectsError::from)?;
+    let stored = match book.effects.ledger.load(&dispatch.fields).await {
+        Ok(stored) => stored,
+        Err(error) if error.withholds_bytes() => {
+            return Err(AttemptError::Unreadable { what: "what was sent", why: error.to_string() });
+        }
+        Err(error) => return Err(EffectsError::from(error).into()),
+    };
     let sought = Sought {
         key,
         tenant: dispatch.tenant.clone(),
@@ -146,7 +152,13 @@ async fn confirm_row(host: &Host, book: &Book, key: [u8; 32], component: [u8; 32
     if !wants_confirmation(&row) {
         return Ok(());
     }
-    let Some(rule) = rule_of(host, book, key, &row, &component).await? else { return Ok(()) };
+    let rule = match rule_of(host, book, key, &row, &component).await {
+        Ok(rule) => rule,
+        // Without what was sent there is nothing to look with; what is known stays.
+        Err(AttemptError::Unreadable { .. }) => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    let Some(rule) = rule else { return Ok(()) };
     let at = (host.now)();
     let Ok(Seen { matches, found, .. }) = rule.look().await? else { return Ok(()) };
     let event = match matches {

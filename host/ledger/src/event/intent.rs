@@ -228,4 +228,7 @@ pub struct Tombstone {
     /// The ids of the decisions on it.
     #[serde(default)]
     pub decisions: Vec<String>,
+    /// How often its text was erased.
+    #[serde(default)]
+    pub erasures: u32,
 }

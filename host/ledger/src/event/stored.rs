@@ -28,6 +28,8 @@ pub enum Stored {
         #[serde(with = "serde_bytes")]
         digest: [u8; 32],
     },
+    /// Under a key: [`crate::private`] reads them.
+    Private(Box<super::Enciphered>),
 }
 
 impl Stored {
@@ -41,6 +43,7 @@ impl Stored {
         match self {
             Stored::Inline(bytes) => bytes.len() as u64,
             Stored::Segment { len, .. } | Stored::Gone { len, .. } => *len,
+            Stored::Private(sealed) => crate::private::plain_len(sealed.bytes.len()),
         }
     }
 

@@ -31,11 +31,11 @@ pub(super) fn open_private(path: &Path) -> io::Result<File> {
 }
 
 /// Makes names in a directory durable.
-pub(super) fn sync_directory(path: &Path) -> io::Result<()> {
+pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
-pub(super) fn parent(path: &Path) -> &Path {
+pub(crate) fn parent(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
@@ -59,7 +59,7 @@ pub fn everybody_can_change(mode: u32) -> bool {
 
 /// Refuses a ledger that everybody may write or replace, it or what lies beside it.
 pub(super) fn refuse_if_exposed(ledger: &Path) -> Result<(), LedgerError> {
-    let beside = ["head", "lock", "segments", "hosts"].map(|suffix| beside(ledger, suffix));
+    let beside = ["head", "lock", "segments", "hosts", "keys"].map(|suffix| beside(ledger, suffix));
     for path in [ledger, parent(ledger)].into_iter().chain(beside.iter().map(PathBuf::as_path)) {
         let mode = match std::fs::metadata(path) {
             Ok(metadata) => metadata.permissions().mode(),

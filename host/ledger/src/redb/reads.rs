@@ -73,6 +73,7 @@ impl Reads {
             Stored::Inline(bytes) => Ok(bytes.clone()),
             Stored::Segment { file, offset, len, digest } => self.segments.load(*file, *offset, *len, digest),
             Stored::Gone { digest, .. } => Err(LedgerError::Gone { digest: crate::hex(digest) }),
+            Stored::Private(_) => Err(crate::private::not_here()),
         }
     }
 }

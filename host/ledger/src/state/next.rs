@@ -22,12 +22,15 @@ pub fn fold<'a>(events: impl IntoIterator<Item = &'a Event>) -> Result<Option<Ef
 }
 
 fn step(effect: Option<Effect>, event: &Event) -> Result<Effect, Illegal> {
+    // What a row is does not depend on its private parts, so that they need not be read.
+    let sealed = matches!(event, Event::Private(_));
+    let event = event.plain();
     let before = effect.as_ref().map(|effect| effect.state);
     let refuse =
         |why: String| Illegal { event: event.name(), state: before.map_or("absent", StateTag::as_str).to_owned(), why };
     let mut effect = match effect {
         Some(mut effect) => {
-            once(&effect, event).and_then(|()| apply(&mut effect, event)).map_err(refuse)?;
+            once(&effect, event).and_then(|()| apply(&mut effect, event, sealed)).map_err(refuse)?;
             effect
         }
         None => begin(event).map_err(refuse)?,
@@ -108,6 +111,7 @@ fn empty(state: StateTag, epoch: u32, generation: u32) -> Effect {
         unknown_why: None,
         tombstone: None,
         decisions: Vec::new(),
+        erasures: 0,
     }
 }
 
@@ -130,12 +134,14 @@ pub(super) fn from_tombstone(tombstone: &Tombstone) -> Effect {
     effect.undone_by = tombstone.undone_by;
     effect.failed_later = tombstone.failed_later.clone();
     effect.decisions = tombstone.decisions.clone();
+    effect.erasures = tombstone.erasures;
     effect.tombstone = Some(Box::new(tombstone.clone()));
     effect
 }
 
-fn apply(effect: &mut Effect, event: &Event) -> Refusal {
+fn apply(effect: &mut Effect, event: &Event, sealed: bool) -> Refusal {
     match event {
+        Event::Pruned(tombstone) => pruned(effect, tombstone, sealed),
         Event::Planned(_) => no("freezing a plan reports existing rows and never resets them"),
         Event::Amended(proposal) => amended(effect, proposal),
         Event::AwaitingApproval(proposal) => await_approval(effect, proposal),
@@ -202,7 +208,11 @@ fn apply_decision(effect: &mut Effect, event: &Event) -> Refusal {
             on_record(actor, reason)?;
             decided(effect, outcome)
         }
-        Event::Pruned(tombstone) => pruned(effect, tombstone),
+        Event::Erased { actor, reason, .. } => {
+            on_record(actor, reason)?;
+            erased(effect)
+        }
+        Event::KeyDestroyed { generation, .. } => key_destroyed(effect, *generation),
         _ => no("it belongs to another kind of stream"),
     }
 }

@@ -201,20 +201,46 @@ pub(super) fn become_known(effect: &mut Effect, state: StateTag) {
     }
 }
 
+/// States that nothing but a new decision changes.
+const DECIDED: [StateTag; 5] =
+    [StateTag::Done, StateTag::NoEffect, StateTag::Revoked, StateTag::Superseded, StateTag::Undone];
+
 pub(super) fn may_prune(effect: &Effect) -> Result<(), Illegal> {
     let refuse = |why: String| Illegal::new("pruned", effect.state, &why);
-    require(effect, &[StateTag::Done, StateTag::NoEffect, StateTag::Revoked, StateTag::Superseded, StateTag::Undone])
-        .and_then(|()| require_thawed(effect))
-        .map_err(refuse)
+    require(effect, &DECIDED).and_then(|()| require_thawed(effect)).map_err(refuse)
 }
 
-pub(super) fn pruned(effect: &mut Effect, tombstone: &Tombstone) -> Refusal {
+/// The text of what is decided may be erased: an open row needs its stored request, and a frozen one is looked
+/// at by a person first. One that was superseded while nobody knew may still have to be found.
+pub(super) fn erased(effect: &mut Effect) -> Refusal {
+    require(effect, &DECIDED)?;
+    require_thawed(effect)?;
+    if effect.heard_state() == StateTag::Unknown {
+        return no("nobody knows yet whether it happened; resolve it first");
+    }
+    // Of what is known to exist no answer is judged any more; of all else one may say otherwise.
+    let exists = matches!(effect.heard_state(), StateTag::Done | StateTag::Undone);
+    if !exists && effect.unclassified_attempt().is_some() {
+        return no("an answer is stored and not judged yet");
+    }
+    if effect.open_attempt().is_some() {
+        return no("an attempt has not ended");
+    }
+    effect.erasures = effect.erasures.saturating_add(1);
+    Ok(())
+}
+
+pub(super) fn key_destroyed(effect: &Effect, generation: u32) -> Refusal {
+    if generation < effect.erasures { Ok(()) } else { no("its erasure is not on record") }
+}
+
+pub(super) fn pruned(effect: &mut Effect, tombstone: &Tombstone, sealed: bool) -> Refusal {
     let mut expected = effect.to_tombstone(tombstone.at).map_err(|illegal| illegal.why)?;
     if effect.tombstone.is_some() && effect.attempts.is_empty() && effect.proposal.is_none() {
         return no("it is pruned already");
     }
     expected.at = tombstone.at;
-    if &expected != tombstone {
+    if !same_tombstone(&expected, tombstone, sealed) {
         return no("the tombstone does not say what the row says");
     }
     let version = effect.version;
@@ -223,4 +249,27 @@ pub(super) fn pruned(effect: &mut Effect, tombstone: &Tombstone) -> Refusal {
     effect.version = version;
     effect.updated_at = updated_at;
     Ok(())
+}
+
+/// Private parts that cannot be read are compared with nothing.
+fn same_tombstone(expected: &Tombstone, found: &Tombstone, sealed: bool) -> bool {
+    let without_text = |tombstone: &Tombstone| Tombstone {
+        label: String::new(),
+        generated: [0; 32],
+        reason: None,
+        failed_later: None,
+        ..tombstone.clone()
+    };
+    if without_text(expected) != without_text(found) {
+        return false;
+    }
+    let withheld = |text: &Option<String>| text.as_deref().is_some_and(crate::private::is_withheld);
+    let same = |one: &Option<String>, other: &Option<String>| one == other || withheld(one) || withheld(other);
+    let label = |tombstone: &Tombstone| Some(tombstone.label.clone());
+    let unread = expected.generated == [0; 32] || found.generated == [0; 32];
+    sealed
+        || same(&label(expected), &label(found))
+            && same(&expected.reason, &found.reason)
+            && same(&expected.failed_later, &found.failed_later)
+            && (unread || expected.generated == found.generated)
 }

@@ -47,7 +47,7 @@ impl Check {
             match bytes {
                 Stored::Gone { .. } | Stored::Segment { .. } => self.dropped += 1,
                 Stored::Inline(bytes) if bytes.len() > crate::INLINE_BYTES_MAX => self.byte_strings += 1,
-                Stored::Inline(_) => {}
+                Stored::Inline(_) | Stored::Private(_) => {}
             }
         }
     }

@@ -65,6 +65,7 @@ fn append() -> impl Strategy<Value = Append> {
             document: Stored::Inline(vec![3; length]),
             actor: "a".into(),
             at: 1,
+            parent: None,
         }),
     ];
     (0..4_u8, expect, prop::option::weighted(0.8, event)).prop_map(|(n, expect, event)| {

@@ -89,6 +89,7 @@ async fn evidence_and_large_bytes_come_back(ledger: Arc<dyn Ledger>) {
         attempt: [1; 16],
         offset: range.start as u64,
         bytes: Stored::Inline(answer[range].to_vec()),
+        echoes: false,
         at: 1_000,
     };
     effects.append(key, 0, dispatched(1, 0), Vec::new()).await.unwrap();

@@ -123,6 +123,21 @@ pub(crate) struct CloseParent {
 }
 
 #[derive(Debug, Clone, ClapArgs)]
+pub(crate) struct Erase {
+    /// An effect that belongs to nothing: its key, first digits or label
+    #[arg(conflicts_with = "parent", required_unless_present = "parent")]
+    pub(crate) key: Option<String>,
+    /// All that belongs to this: the tenant, a slash, and the name as the orchestrator gave it in the context's `parent`
+    #[arg(long, value_name = "TENANT/OBJECT")]
+    pub(crate) parent: Option<String>,
+    /// The version that the decision rests on; without it what would be erased is shown
+    #[arg(long, value_name = "N")]
+    pub(crate) expect_version: Option<u64>,
+    #[command(flatten)]
+    pub(crate) by: By,
+}
+
+#[derive(Debug, Clone, ClapArgs)]
 pub(crate) struct Prune {
     /// Only what has not changed since: an age (90d, 12h) or a date (2026-01-31, or with a time)
     #[arg(long, value_name = "AGE|DATE")]

@@ -3,6 +3,7 @@
 mod checks;
 mod isolation;
 mod ledger;
+mod privacy;
 
 use serde_json::{Value, json};
 

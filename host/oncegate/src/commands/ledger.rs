@@ -4,6 +4,7 @@ mod account;
 mod by;
 mod close_parent;
 mod decide;
+mod erase;
 mod fence;
 mod find;
 mod history;
@@ -46,6 +47,7 @@ pub(crate) async fn run(home: &Home, args: Ledger) -> anyhow::Result<Exit> {
         LedgerCommand::Fence(asked) => fence::run(home, &asked).await,
         LedgerCommand::Rename(asked) => account::run(home, &asked).await,
         LedgerCommand::CloseParent(asked) => close_parent::run(home, &asked).await,
+        LedgerCommand::Erase(asked) => erase::run(home, &asked).await,
         LedgerCommand::Prune(asked) => prune::run(home, &asked).await,
         LedgerCommand::Reconcile { every: Some(every), .. } => reconcile::again_and_again(home, every).await,
         LedgerCommand::Reconcile { key, confirm, .. } => reconcile::run(home, key.as_deref(), confirm).await,
@@ -92,7 +94,7 @@ fn private_folder(folder: &Path) -> anyhow::Result<()> {
 }
 
 async fn export_all(home: &Home) -> anyhow::Result<Exit> {
-    let ledger = home.ledger_for_reading().await?;
+    let ledger = home.ledger_as_stored().await?;
     let mut to = BufWriter::new(std::io::stdout());
     match export(&*ledger, 1, &mut to).await {
         // Whoever read the lines has read enough.
@@ -124,6 +126,7 @@ fn summary(key: &[u8; 32], row: &Effect) -> Value {
         "epoch": row.epoch,
         "frozen": row.frozen,
         "pruned": row.tombstone.is_some() && row.attempts.is_empty() && row.proposal.is_none(),
+        "erased": row.erasures > 0,
         "revoke_wished": row.revoke_wished,
         "diverged": row.diverged,
         "unconfirmed": oncegate_sandbox::view(row).unconfirmed,

@@ -1,10 +1,10 @@
 //! What a sender stored of an answer before it stopped.
 
 use oncegate_ledger::state::Effect;
-use oncegate_ledger::{EffectsError, Ended, Event, LedgerError};
+use oncegate_ledger::{EffectsError, Ended, Event};
 use sha2::{Digest, Sha256};
 
-use super::AttemptError;
+use super::{AttemptError, gives_away, is_lost};
 use crate::host::{Book, Host};
 
 /// The evidence of an attempt whose sender is known to have stopped, as the answer that it is: cut
@@ -19,7 +19,7 @@ pub(crate) async fn as_answer(
     let raw = match book.effects.raw_answer(key, attempt).await {
         Ok(raw) => raw,
         // Parts that do not fit together are no answer; the row goes on as lost.
-        Err(error @ (LedgerError::Damaged { .. } | LedgerError::Gone { .. })) => {
+        Err(error) if is_lost(&error) => {
             tracing::error!(%error, label = row.label(), "the evidence of an attempt cannot be read");
             return Ok(None);
         }
@@ -48,5 +48,5 @@ async fn echoes(host: &Host, row: &Effect, raw: &[u8]) -> bool {
     if dispatch.is_none_or(|dispatch| dispatch.credential.is_none()) {
         return false;
     }
-    host.secret_of(dispatch).await.is_none_or(|secret| secret.is_in(raw))
+    host.secret_of(dispatch).await.is_none_or(|secret| gives_away(&secret, raw))
 }

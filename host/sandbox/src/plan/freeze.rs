@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use oncegate_ledger::state::StateTag;
-use oncegate_ledger::{Append, EffectsError, Event, Expect, LedgerError, PAGE_MAX, Proposal, effects};
+use oncegate_ledger::{Append, EffectsError, Event, Expect, LedgerError, PAGE_MAX, Proposal, StreamId, effects};
 use tokio::task::JoinSet;
 
 use super::rehearse::Rehearsed;
@@ -278,7 +278,8 @@ fn frozen(document: &Document, actor: String, at: u64) -> Result<Append, FreezeE
         )));
     }
     let effects = document.targets.iter().flat_map(|row| &row.effects).map(|effect| effect.key).collect();
-    let event = Event::PlanFrozen { plan: document.plan.clone(), effects, document: bytes.into(), actor, at };
+    let parent = document.context.get("parent").map(|parent| StreamId::parent(&document.tenant, parent).id);
+    let event = Event::PlanFrozen { plan: document.plan.clone(), effects, document: bytes.into(), actor, at, parent };
     Ok(Append::new(Plan::stream(&document.plan), Expect::Version(0), event))
 }
 

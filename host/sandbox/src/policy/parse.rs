@@ -11,7 +11,7 @@ use url::Url;
 use super::reader::{Reader, Table};
 use super::{
     AccountIs, Attach, CONTEXT_FACTS, ComponentRule, ContextRules, CredentialRule, CredentialSource, EndpointRule,
-    Keyring, KeyringStore, Policy, PolicyErrors, Retention, Setter,
+    Keyring, KeyringStore, Policy, PolicyErrors, Privacy, Retention, Setter,
 };
 use super::{gates, signers, units};
 use crate::limits::Limits;
@@ -44,8 +44,18 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Policy, PolicyErrors> {
         return reader.finish(Policy::default());
     }
     let root = Reader::root(root.get_ref());
-    let known =
-        ["component", "signer", "endpoint", "credential", "context", "limits", "retention", "approve", "exclusive"];
+    let known = [
+        "component",
+        "signer",
+        "endpoint",
+        "credential",
+        "context",
+        "limits",
+        "retention",
+        "privacy",
+        "approve",
+        "exclusive",
+    ];
     reader.only(&root, &known, &LATER);
     let signers = signers::read(&mut reader, &root);
     let policy = Policy {
@@ -59,6 +69,7 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Policy, PolicyErrors> {
         context: context(&mut reader, &root),
         limits: limits(&mut reader, &root),
         retention: retention(&mut reader, &root),
+        privacy: privacy(&mut reader, &root),
     };
     reader.finish(policy)
 }
@@ -362,6 +373,14 @@ fn retention<'a>(reader: &mut Reader<'a>, root: &Table<'a>) -> Retention {
         }
     }
     retention
+}
+
+fn privacy<'a>(reader: &mut Reader<'a>, root: &Table<'a>) -> Privacy {
+    let Some(table) = reader.table(root, "privacy") else { return Privacy::default() };
+    reader.only(&table, &["encrypt", "key-from"], &[]);
+    let named = reader.get(&table, "key-from").is_some();
+    let key_from = if named { required(reader, &table, "key-from", source) } else { None };
+    Privacy { encrypt: reader.boolean(&table, "encrypt").unwrap_or(false), key_from }
 }
 
 /// A size that a slot of the pool can hold.

@@ -226,7 +226,12 @@ impl Rule<'_> {
                 let Some(row) = self.sibling(id).await? else { continue };
                 let (Some(dispatch), Some(receipt)) = (row.dispatch.as_deref(), &row.receipt) else { continue };
                 tried += 1;
-                let stored = ledger.load(&dispatch.fields).await.map_err(EffectsError::from)?;
+                let stored = match ledger.load(&dispatch.fields).await {
+                    Ok(stored) => stored,
+                    // What was erased is no object to try.
+                    Err(error) if error.withholds_bytes() => continue,
+                    Err(error) => return Err(EffectsError::from(error).into()),
+                };
                 let resolved: Resolved = decode(&stored)?;
                 if let Ok((Matches::One { receipt: seen, .. }, _)) = self.ask(&resolved, &dispatch.downstream_key).await
                     && seen == *receipt

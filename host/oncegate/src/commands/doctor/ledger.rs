@@ -7,7 +7,7 @@ use oncegate_ledger::state::StateTag;
 use oncegate_ledger::{Effects, Ledger, LedgerError, Role, StreamId};
 use oncegate_sandbox::host::FROZEN_MANY;
 
-use super::Finding;
+use super::{Finding, privacy};
 use crate::commands::settling::{Contracts, Settling};
 use crate::home::{Home, now_ms};
 use crate::print::hex;
@@ -29,7 +29,9 @@ const OPEN: [StateTag; 4] = [StateTag::Dispatched, StateTag::Responded, StateTag
 pub(super) async fn check(home: &Home) -> Vec<Finding> {
     match oncegate_ledger::open(&home.ledger_url()).await {
         Ok(ledger) => {
+            let ledger = home.with_keys(ledger).await;
             let mut found = vec![opened(&*ledger)];
+            found.extend(privacy::check(home, &*ledger).await);
             found.extend(open_rows(&ledger).await);
             found.extend(frozen_rows(&ledger).await);
             found.push(clock(newest_stamp(&*ledger).await, now_ms()));

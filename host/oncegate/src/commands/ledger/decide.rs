@@ -22,7 +22,7 @@ use crate::print::{self, Tone, clean, hex};
 pub(crate) use approve::Shown;
 pub(super) use epochs::epochs;
 pub(crate) use epochs::stored;
-pub(super) use senders::has_stopped;
+pub(super) use senders::{has_stopped, note_stops};
 pub(super) use verb::Verb;
 
 /// Decides, or says why not: exit 3 when the row is another than the operator saw or does not allow it.

@@ -103,7 +103,9 @@ fn deciding(event: &Event) -> String {
         | Event::Approved { actor, reason, .. }
         | Event::Denied { actor, reason, .. }
         | Event::ParentClosed { actor, reason, .. }
+        | Event::Erased { actor, reason, .. }
         | Event::HostFenced { actor, reason, .. } => format!("{actor}: {reason}"),
+        Event::KeyDestroyed { generation, .. } => format!("key {generation}: what was under it cannot be read"),
         Event::Superseded { actor, reason, epoch, for_whom, .. } => {
             format!("{actor}: {reason}; epoch {epoch} for {for_whom}")
         }

@@ -38,6 +38,9 @@ pub(super) async fn run(home: &Home, asked: &Prune) -> anyhow::Result<Exit> {
         pruning.tasks = drop_tasks(&pruning.ledger, now).await?;
         pruning.bytes = pruning.ledger.sweep().await.context("the space could not be given back")?;
         pruning.locks = hosts::tidy(&pruning.ledger, stopped).await?;
+        if let Some(private) = pruning.ledger.private() {
+            pruning.keys = private.tidy(now).await.context("unused keys could not be destroyed")?.unused;
+        }
     }
     print::out(&pruning.told(home.json())?)?;
     Ok(Exit::Ok)
@@ -58,6 +61,7 @@ struct Pruning {
     bytes: u64,
     locks: usize,
     tasks: usize,
+    keys: usize,
 }
 
 impl Pruning {
@@ -78,6 +82,7 @@ impl Pruning {
             bytes: 0,
             locks: 0,
             tasks: 0,
+            keys: 0,
         }
     }
 
@@ -177,7 +182,7 @@ impl Pruning {
             let mut value = json!({
                 "dry_run": self.dry_run, "pruned": self.pruned, "records_removed": self.records,
                 "bytes_freed": self.bytes, "host_locks_removed": self.locks,
-                "tasks_dropped": self.tasks, "kept": self.counts.json(),
+                "tasks_dropped": self.tasks, "keys_destroyed": self.keys, "kept": self.counts.json(),
             });
             if self.dry_run {
                 value["pruned"] = 0.into();

@@ -10,6 +10,7 @@ mod next;
 mod sent;
 
 use std::fmt::Write as _;
+use std::sync::Mutex;
 
 use anyhow::{Context, bail};
 use oncegate_contract::Request;
@@ -36,10 +37,13 @@ pub(super) async fn run(home: &Home, named: &str, raw: Option<&str>) -> anyhow::
     let lacking = next::lacking(home, &effects, &row).await?;
     let next = next::steps(&effects.ledger, &home.ledger_command(), &key, &row, lacking.as_deref()).await?;
     let ties = row.ties().cloned().unwrap_or_default();
-    let seen = Seen { effects, key, row, records, next, ties };
+    let seen = Seen { effects, key, row, records, next, ties, missing: Mutex::default() };
     let text = if home.json() { print::json(&seen.json().await?, true)? } else { seen.text().await? };
     print::out(&text)?;
-    Ok(Exit::Ok)
+    match seen.missing.into_inner().ok().flatten() {
+        Some(error) => Err(error).context("some of what belongs to the effect cannot be read"),
+        None => Ok(Exit::Ok),
+    }
 }
 
 /// The bytes as they came from the provider, and nothing else.
@@ -67,6 +71,8 @@ struct Seen {
     records: Vec<Record>,
     next: Vec<Step>,
     ties: Ties,
+    /// A key that is missing though nobody erased it.
+    missing: Mutex<Option<LedgerError>>,
 }
 
 impl Seen {
@@ -141,9 +147,31 @@ impl Seen {
     async fn load(&self, stored: &Stored) -> anyhow::Result<Option<Vec<u8>>> {
         match self.effects.ledger.load(stored).await {
             Ok(bytes) => Ok(Some(bytes)),
-            Err(LedgerError::Gone { .. }) => Ok(None),
+            Err(error) if error.withholds_bytes() => {
+                self.withheld(&error);
+                Ok(None)
+            }
             Err(error) => Err(error).context("stored bytes cannot be read"),
         }
+    }
+
+    /// In a few words, why bytes cannot be had. Damage is remembered.
+    fn withheld(&self, error: &LedgerError) -> &'static str {
+        match error {
+            LedgerError::Erased => "erased: who and why is in the history",
+            LedgerError::Gone { .. } => "dropped by retention",
+            LedgerError::Locked { .. } => "encrypted, and its master key is not here",
+            error => {
+                if let Ok(mut missing) = self.missing.lock() {
+                    missing.get_or_insert(error.clone());
+                }
+                "encrypted, and its key is missing"
+            }
+        }
+    }
+
+    async fn why_not(&self, stored: &Stored) -> &'static str {
+        self.effects.ledger.load(stored).await.err().map_or("", |error| self.withheld(&error))
     }
 
     /// How many pieces of evidence were stored while the answer came, and their bytes.
@@ -194,6 +222,7 @@ fn notes(row: &Effect) -> Vec<(&'static str, String)> {
     note("unknown because", row.unknown_why.clone());
     note("frozen", row.frozen.then(|| "only an operator goes on".to_owned()));
     note("failed later", row.failed_later.clone());
+    note("text", (row.erasures > 0).then(|| "erased; its receipt and its identity stay".to_owned()));
     let superseded = row.superseded_by.as_ref();
     note("superseded", superseded.map(|by| format!("by epoch {} for {}; it was {}", by.epoch, by.for_whom, by.before)));
     note("undone by", row.undone_by.map(|by| hex(&by)));

@@ -7,7 +7,8 @@ use std::path::Path;
 
 use anyhow::Context;
 use oncegate_ledger::LedgerError;
-use oncegate_ledger::verify::{Report, verify, verify_export};
+use oncegate_ledger::private::keys_of;
+use oncegate_ledger::verify::{Report, verify_export, verify_with};
 use serde_json::{Value, json};
 
 use crate::exit::Exit;
@@ -18,8 +19,9 @@ pub(super) async fn run(home: &Home) -> anyhow::Result<Exit> {
     // Only opening it for effects compares the marker; a ledger that another process has open was
     // compared by that process.
     let marker = Marker::of(oncegate_ledger::open(&home.ledger_url()).await.map(drop));
-    let ledger = home.ledger_for_reading().await?;
-    let report = verify(&*ledger).await.context("the ledger cannot be checked")?;
+    let ledger = home.ledger_as_stored().await?;
+    let keys = keys_of(&ledger.identity());
+    let report = verify_with(&*ledger, Some(&*keys)).await.context("the ledger cannot be checked")?;
     tell(home, &Checked { report, marker })
 }
 
@@ -149,7 +151,7 @@ impl Checked {
 
 #[cfg(test)]
 mod tests {
-    use oncegate_ledger::verify::Problem;
+    use oncegate_ledger::verify::{Problem, verify};
 
     use super::*;
 

@@ -3,7 +3,7 @@
 use anyhow::Context;
 use oncegate_contract::{Contract, Owner, Resolved, effect_key};
 use oncegate_ledger::state::Effect;
-use oncegate_ledger::{Effects, Event, LedgerError, StateTag, StreamId, StreamKind};
+use oncegate_ledger::{Effects, Event, StateTag, StreamId, StreamKind};
 
 /// Later epochs that are looked for; more than anybody ever decided.
 const LATER_MAX: u32 = 64;
@@ -44,7 +44,7 @@ pub(crate) async fn stored(effects: &Effects, row: &Effect) -> anyhow::Result<Op
     };
     let bytes = match effects.ledger.load(fields).await {
         Ok(bytes) => bytes,
-        Err(LedgerError::Gone { .. }) => return Ok(None),
+        Err(error) if error.withholds_bytes() => return Ok(None),
         Err(error) => return Err(error).context("the stored fields cannot be read"),
     };
     let records = effects.ledger.read(StreamId { kind: StreamKind::Contract, id: digest }).await;

@@ -206,6 +206,7 @@ mod tests {
             ties: oncegate_ledger::Ties::default(),
             failed_later: None,
             decisions: Vec::new(),
+            erasures: 0,
         }
     }
 }

@@ -5,7 +5,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use oncegate_ledger::export::line;
 use oncegate_ledger::state::Attempt;
-use oncegate_ledger::{Dispatch, LedgerError, Record, Stored};
+use oncegate_ledger::{Dispatch, Event, Record, Stored};
 use oncegate_sandbox::rfc3339;
 use serde_json::{Value, json};
 
@@ -71,9 +71,15 @@ impl Seen {
     }
 
     async fn attempt_json(&self, attempt: &Attempt) -> anyhow::Result<Value> {
+        let gives_away = self.gives_away(attempt.id);
         let answer = match self.effects.raw_answer(self.key, attempt.id).await {
+            // Whoever wants it asks for it by name, with --raw.
+            Ok(_) if gives_away => None,
             Ok(bytes) => Some(STANDARD.encode(bytes)),
-            Err(LedgerError::Gone { .. }) => None,
+            Err(error) if error.withholds_bytes() => {
+                self.withheld(&error);
+                None
+            }
             Err(error) => return Err(error).context("a raw answer cannot be read"),
         };
         let (pieces, bytes) = self.evidence(attempt);
@@ -90,11 +96,20 @@ impl Seen {
             "outcome": attempt.outcome,
             "evidence": { "pieces": pieces, "bytes": bytes },
             "answer": answer,
+            "gives_its_credential_away": gives_away,
         }))
     }
 
     async fn event_json(&self, mut record: Record) -> anyhow::Result<Value> {
+        let echoes = match &record.event {
+            Event::Responded { echoes, .. } | Event::Evidence { echoes, .. } => *echoes,
+            _ => false,
+        };
         for stored in record.event.stored_mut() {
+            if echoes || matches!(stored, Stored::Private(sealed) if sealed.erased) {
+                *stored = Stored::Gone { len: stored.len(), digest: [0; 32] };
+                continue;
+            }
             if let Some(bytes) = self.load(stored).await? {
                 *stored = Stored::Inline(bytes);
             }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use anyhow::Context;
-use oncegate_ledger::{Dispatch, Event, LedgerError};
+use oncegate_ledger::{Dispatch, Event};
 
 use super::Seen;
 use crate::print::{Tone, clean, hex, quoted};
@@ -59,7 +59,7 @@ impl Seen {
         };
         let _ = writeln!(text, "\n{}", Tone::Head.paint(title));
         let Some(request) = self.request(stored).await? else {
-            let _ = writeln!(text, "  dropped by retention");
+            let _ = writeln!(text, "  {}", self.why_not(stored).await);
             return Ok(());
         };
         let _ = writeln!(text, "  {} {}", clean(&request.method), clean(&request.url));
@@ -75,7 +75,11 @@ impl Seen {
         for attempt in &self.row.attempts {
             let bytes = match self.effects.raw_answer(self.key, attempt.id).await {
                 Ok(bytes) => bytes,
-                Err(LedgerError::Gone { .. }) => continue,
+                Err(error) if error.withholds_bytes() => {
+                    let _ = writeln!(text, "\n{}", Tone::Head.paint(&format!("Answer of attempt {}", hex(&attempt.id[..4]))));
+                    let _ = writeln!(text, "  {}", clean(self.withheld(&error)));
+                    continue;
+                }
                 Err(error) => return Err(error).context("a raw answer cannot be read"),
             };
             if bytes.is_empty() {
@@ -94,8 +98,13 @@ impl Seen {
         Ok(())
     }
 
-    fn gives_away(&self, id: [u8; 16]) -> bool {
-        let echoes = |event: &Event| matches!(event, Event::Responded { attempt, echoes: true, .. } if *attempt == id);
+    pub(super) fn gives_away(&self, id: [u8; 16]) -> bool {
+        let echoes = |event: &Event| match event {
+            Event::Responded { attempt, echoes, .. } | Event::Evidence { attempt, echoes, .. } => {
+                *echoes && *attempt == id
+            }
+            _ => false,
+        };
         self.records.iter().any(|record| echoes(&record.event))
     }
 }
