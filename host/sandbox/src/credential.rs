@@ -43,7 +43,11 @@ pub enum CredentialError {
 /// # Errors
 /// [`CredentialError`], which never shows the secret.
 pub async fn probe_credential(usage: &CredentialUse) -> Result<(), CredentialError> {
-    Credential::read(usage).await?.header().map(drop)
+    let credential = Credential::read(usage).await?;
+    if usage.header().is_none() {
+        return Ok(());
+    }
+    credential.header().map(drop)
 }
 
 /// A secret that was read, and how it is attached.
@@ -69,12 +73,17 @@ impl Credential {
     /// The header to send; marked sensitive, so that no debug output shows it.
     pub(crate) fn header(&self) -> Result<(String, HeaderValue), CredentialError> {
         let fail = |why| CredentialError::Attach { name: self.usage.name.clone(), why };
-        let name = self.usage.header();
+        let name = self.usage.header().ok_or_else(|| fail("it is the password of a database"))?;
         let text = self.usage.format.replace("{secret}", self.secret.expose_secret());
         let mut value =
             HeaderValue::from_str(&text).map_err(|_| fail("it holds characters that a header cannot carry"))?;
         value.set_sensitive(true);
         Ok((name.to_owned(), value))
+    }
+
+    /// The text that a database takes for a password.
+    pub(crate) fn password(&self) -> SecretString {
+        SecretString::from(self.usage.format.replace("{secret}", self.secret.expose_secret()))
     }
 
     /// The secret's bytes, for its version and for scrubbing.

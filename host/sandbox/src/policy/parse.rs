@@ -13,7 +13,7 @@ use super::{
     AccountIs, Attach, CONTEXT_FACTS, ComponentRule, ContextRules, CredentialRule, CredentialSource, EndpointRule,
     Policy, PolicyErrors, Retention, Setter,
 };
-use super::{gates, units};
+use super::{database, gates, units};
 use crate::limits::Limits;
 
 /// Top-level keys of features that this version does not have.
@@ -121,9 +121,10 @@ fn names<'a>(reader: &mut Reader<'a>, table: &Table<'a>, key: &str) -> Vec<Strin
 }
 
 fn endpoint<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> Option<EndpointRule> {
-    reader.only(table, &["url", "account", "egress", "allow-private", "account-is"], &[]);
+    let known = ["url", "account", "egress", "allow-private", "account-is"];
+    reader.only(table, &[&known[..], &database::KEYS].concat(), &[]);
     let url = reader.string(table, "url");
-    if let Some(Err(why)) = url.map(base_url) {
+    if let Some(Err(why)) = url.map(|text| database::url(text).unwrap_or_else(|| base_url(text).map(drop))) {
         reader.bad(table, "url", why);
     }
     let account = reader.string(table, "account");
@@ -144,6 +145,7 @@ fn endpoint<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> Option<EndpointRu
         egress_direct,
         allow_private: reader.boolean(table, "allow-private").unwrap_or(false),
         account_is: account_is(reader, table),
+        database: database::read(reader, table),
     })
 }
 
@@ -218,7 +220,10 @@ fn source(text: &str) -> Result<CredentialSource, String> {
 }
 
 fn attach(text: &str) -> Result<Attach, String> {
-    let asked = "expected \"header:NAME\"";
+    let asked = "expected \"header:NAME\", or \"password\" for a database";
+    if text == "password" {
+        return Ok(Attach::Password);
+    }
     match text.split_once(':') {
         Some(("header", name)) => {
             let header = http::HeaderName::try_from(name);
