@@ -23,6 +23,13 @@
 //! - A sequence: `repeat = "sequence"` with `scope = "trigger"` or `scope = "run"`; the first is 1.
 //! - Amounts: `normalize = "money"` with `currency = "USD"` or `currency = "field:NAME"`. Whole
 //!   numbers are minor units, text and decimals are major units.
+//! - Databases: an endpoint's `url` may be `postgres://HOST/DATABASE`, `mysql://HOST/DATABASE`,
+//!   `sqlite:NAME` or `mongodb://HOST/DATABASE`. Its operations have `effect = "none"` and
+//!   `request = "SQL ENDPOINT"` with `statement`, `"FIND ENDPOINT:COLLECTION"` with `filter`, `projection`,
+//!   `sort` and `limit`, or `"AGGREGATE ENDPOINT:COLLECTION"` with `pipeline`, each as text. Values have
+//!   places, `:name` in a statement and `":name"` in a filter, and fields `at = "bind:name"`. The answer
+//!   is `{"rows": [{COLUMN: VALUE, …}], "truncated": false}` with status 200, also without rows: test
+//!   `{ at = "/rows/0" }`. A truncated answer is not found.
 //! - A field may say `optional = true`; generated fields always may be left out, key parts never.
 //!
 //! ```
@@ -52,7 +59,9 @@
 mod answer;
 mod condition;
 mod contract;
+mod database;
 mod decimal;
+mod document;
 mod error;
 mod field;
 mod fingerprint;
@@ -70,12 +79,15 @@ mod pointer;
 mod render;
 mod resolve;
 mod settle;
+mod statement;
 mod value;
 
 pub use answer::{Answer, Verdict, classify, found};
 pub use condition::{Condition, Conditions, StatusMatch, Test};
 pub use contract::{Component, Contract, Endpoint, Tool};
+pub use database::{Database, DatabaseAddress, Query};
 pub use decimal::is_above;
+pub use document::{DocumentCommand, Documents, Node};
 pub use error::{ContractError, ContractErrors, FieldError};
 pub use field::{Currency, Field, Role, Rule, Source, ValueKind};
 pub use fingerprint::{Fingerprint, fingerprint};
@@ -90,7 +102,8 @@ pub use operation::{
 };
 pub use place::{PathPiece, PathTemplate, Place};
 pub use pointer::{Pointer, Segment};
-pub use render::{Request, render};
+pub use render::{Request, bound_values, render};
 pub use resolve::{Fetched, Resolved, ResolvedField, Sources, resolve, resolve_host};
 pub use settle::{Matches, match_candidates, settle_fields};
+pub use statement::Statement;
 pub use value::Value;

@@ -55,3 +55,11 @@ pub const LABEL_PARTS_MAX: usize = 8;
 pub const SEQUENCE_MAX: u64 = (1 << 53) - 1;
 /// Longest duration in a contract: ten years; longer is a slip of the pen.
 pub const DURATION_SECONDS_MAX: u64 = 10 * 366 * 24 * 3600;
+/// Longest SQL statement or document query: a reviewer reads it whole.
+pub const STATEMENT_BYTES_MAX: usize = 16 * 1024;
+/// Most places for values in one statement or query.
+pub const BINDS_MAX: usize = FIELDS_MAX;
+/// Deepest document query, constants included; deeper ones are not read by a person.
+pub const QUERY_DEPTH_MAX: usize = 16;
+/// Most documents or rows that a contract may ask for; what is more is no lookup.
+pub const QUERY_LIMIT_MAX: i64 = 10_000;

@@ -1,6 +1,7 @@
 //! What a contract may say and had better not: each finding is a risk that a reviewer should see.
 
 use crate::contract::Contract;
+use crate::database::Query;
 use crate::field::{Field, Role, Source};
 use crate::operation::{Dedupe, EffectClass, Operation};
 
@@ -23,6 +24,7 @@ pub fn lint(contract: &Contract) -> Vec<Lint> {
             keyed(operation, &mut found);
             related(contract, operation, &mut found);
         }
+        asked(contract, operation, &mut found);
         let used = contract.tools.values().any(|tool| tool.operations.contains(&operation.name));
         let settles =
             contract.operations.values().filter_map(|o| o.settle.as_ref()).any(|s| s.operation == operation.name);
@@ -32,6 +34,37 @@ pub fn lint(contract: &Contract) -> Vec<Lint> {
         }
     }
     found
+}
+
+/// What is asked of a database.
+fn asked(contract: &Contract, operation: &Operation, found: &mut Vec<Lint>) {
+    let Some(Query::Sql(statement)) = &operation.query else { return };
+    let place = format!("operation.{}.statement", operation.name);
+    let first = statement.words().next().unwrap_or_default();
+    if !["SELECT", "WITH", "VALUES", "TABLE"].iter().any(|word| first.eq_ignore_ascii_case(word)) {
+        let message = "it does not begin as a SELECT: the database will refuse whatever writes or gives no rows";
+        found.push(note("not-a-select", place.clone(), message));
+    }
+    if selects_all(statement.text()) {
+        let message = "it selects *: columns that are added to the table later reach the guest; name them";
+        found.push(note("select-star", place.clone(), message));
+    }
+    let values = contract.operations.values().flat_map(|o| &o.fields);
+    let by_row = values.filter_map(|field| match &field.source {
+        Source::Lookup { operation: of, value } if *of == operation.name => Some(value.to_string()),
+        _ => None,
+    });
+    if by_row.into_iter().any(|at| at.starts_with("/rows/0")) && !statement.has_word("order") {
+        let message = "a value is taken from its first row, and nothing says which row is first: is there only one? else add ORDER BY";
+        found.push(note("first-of-any-order", place, message));
+    }
+}
+
+/// `SELECT *` or `SELECT a.*`; a product or `count(*)` is neither.
+fn selects_all(text: &str) -> bool {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let opens = |word: &str| word.ends_with(',') || ["select", "distinct", "all"].contains(&word.to_lowercase().as_str());
+    words.windows(2).any(|pair| opens(pair[0]) && (pair[1].starts_with('*') || pair[1].trim_end_matches(',').ends_with(".*")))
 }
 
 /// What an operation says of another one.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::condition::Conditions;
+use crate::database::Query;
 use crate::field::Field;
 use crate::place::{PathTemplate, Place};
 use crate::pointer::Pointer;
@@ -153,12 +154,14 @@ pub struct Operation {
     pub effect: EffectClass,
     /// What it does, in one word; always there for a keyed operation.
     pub action: Option<String>,
-    /// The HTTP method, in upper case.
+    /// The HTTP method, or the word for what a database is asked, in upper case.
     pub method: String,
     /// The endpoint.
     pub endpoint: String,
     /// The path below the endpoint's URL.
     pub path: PathTemplate,
+    /// What a database is asked; none for HTTP.
+    pub query: Option<Query>,
     /// How the body is written.
     pub body: BodyKind,
     /// Everything that may be sent, in the order in which it is written.

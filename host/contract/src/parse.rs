@@ -4,6 +4,7 @@ mod checks;
 mod duration;
 mod field;
 mod operation;
+mod query;
 mod reader;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use toml::de::DeTable;
 
 use crate::contract::{Component, Contract, Endpoint, Tool};
+use crate::database::{Database, DatabaseAddress};
 use crate::error::{ContractError, ContractErrors};
 use crate::limits::{CONTRACT_BYTES_MAX, ENTRIES_MAX};
 use crate::operation::{EffectClass, Operation};
@@ -111,10 +113,18 @@ fn component(table: &Table<'_>) -> Option<Component> {
     Some(Component { name: name?, effect: effect? })
 }
 
+/// A database's URL, or one that a request's path can be put behind.
+fn endpoint_url(text: &str) -> Result<(), String> {
+    match Database::of_url(text) {
+        Some(_) => DatabaseAddress::parse(text).map(drop),
+        None => crate::render::check_base_url(text),
+    }
+}
+
 fn endpoint(table: &Table<'_>) -> Option<Endpoint> {
     let url = table
         .need("url")
-        .and_then(|item| item.parsed(|text| crate::render::check_base_url(text).map(|()| text.to_owned())));
+        .and_then(|item| item.parsed(|text| endpoint_url(text).map(|()| text.to_owned())));
     let credential = table.get("credential").and_then(|item| item.slug());
     table.finish();
     Some(Endpoint { url: url?, credential })

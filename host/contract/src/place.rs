@@ -5,7 +5,7 @@ use std::fmt;
 use crate::limits::PLACE_BYTES_MAX;
 use crate::pointer::{Pointer, Segment};
 
-/// One place of a request: `path:x`, `query:x`, `header:x`, `form:x`, `json:/a/b`, `part:x`, `body`.
+/// One place of a request: `path:x`, `query:x`, `header:x`, `form:x`, `json:/a/b`, `part:x`, `body`, `bind:x`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
     /// A placeholder of the request's path.
@@ -22,6 +22,8 @@ pub enum Place {
     Part(String),
     /// The whole body.
     Body,
+    /// A place of a statement or filter: the value is bound, never written.
+    Bind(String),
 }
 
 impl Place {
@@ -47,6 +49,7 @@ impl Place {
             "form" => member_name(name).map(Self::Form),
             "part" => part_name(name).map(Self::Part),
             "json" => json_pointer(name).map(Self::Json),
+            "bind" => bind_name(name).map(Self::Bind),
             _ => Err(format!("\"{kind}\" is not a kind of place; {KINDS}")),
         }
     }
@@ -71,7 +74,7 @@ impl Place {
     }
 }
 
-const KINDS: &str = "use path:NAME, query:NAME, header:NAME, form:NAME, json:/POINTER, part:NAME or body";
+const KINDS: &str = "use path:NAME, query:NAME, header:NAME, form:NAME, json:/POINTER, part:NAME, bind:NAME or body";
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -83,6 +86,7 @@ impl fmt::Display for Place {
             Self::Json(pointer) => write!(f, "json:{pointer}"),
             Self::Part(name) => write!(f, "part:{name}"),
             Self::Body => f.write_str("body"),
+            Self::Bind(name) => write!(f, "bind:{name}"),
         }
     }
 }
@@ -115,6 +119,15 @@ fn member_name(name: &str) -> Result<String, String> {
         return Err(format!("\"{name}\" chooses the method or the credential; policy does that, never a field"));
     }
     Ok(name.to_owned())
+}
+
+fn bind_name(name: &str) -> Result<String, String> {
+    let starts = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    if starts && name.chars().all(crate::statement::is_name) && name.len() <= crate::limits::NAME_BYTES_MAX {
+        Ok(name.to_owned())
+    } else {
+        Err("a bound place is letters, digits and \"_\", beginning with a letter".into())
+    }
 }
 
 fn part_name(name: &str) -> Result<String, String> {

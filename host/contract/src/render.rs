@@ -3,6 +3,8 @@
 mod body;
 mod line;
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::error::FieldError;
@@ -51,6 +53,9 @@ pub fn render(
     resolved: &Resolved,
     downstream_key: Option<&str>,
 ) -> Result<Request, FieldError> {
+    if operation.query.is_some() {
+        return Err(FieldError::invalid("request", "a question to a database is not written as HTTP"));
+    }
     let key = host_key(operation, downstream_key)?;
     let members = members(operation, resolved, key.as_ref())?;
     let url = line::url(operation, base_url, &members)?;
@@ -64,6 +69,30 @@ pub fn render(
     let mut headers: Vec<_> = content_type.map(|value| ("content-type".to_owned(), value)).into_iter().collect();
     headers.extend(line::headers(&members)?);
     Ok(Request { method: operation.method.clone(), url, headers, body })
+}
+
+/// The values of an operation's bound places, by place; an optional field that is absent has none.
+///
+/// # Errors
+/// [`FieldError::Invalid`] for a field that is not resolved, and for text with a NUL, which databases
+/// end a text at.
+pub fn bound_values<'a>(
+    operation: &'a Operation,
+    resolved: &'a Resolved,
+) -> Result<BTreeMap<&'a str, Option<&'a Value>>, FieldError> {
+    let mut values = BTreeMap::new();
+    for field in &operation.fields {
+        let Some(Place::Bind(name)) = &field.at else { continue };
+        let value = resolved.field(&field.name).map(|found| &found.value);
+        if value.is_none() && !field.optional {
+            return Err(FieldError::invalid(&field.name, "the field is not resolved"));
+        }
+        if value.is_some_and(|value| !matches!(value, Value::Bytes(_)) && text(value).contains('\0')) {
+            return Err(FieldError::invalid(&field.name, "a NUL has no place in a bound text"));
+        }
+        values.insert(name.as_str(), value);
+    }
+    Ok(values)
 }
 
 fn host_key(operation: &Operation, downstream_key: Option<&str>) -> Result<Option<Value>, FieldError> {

@@ -44,7 +44,11 @@ pub enum CredentialError {
 /// # Errors
 /// [`CredentialError`], which never shows the secret.
 pub async fn probe_credential(usage: &CredentialUse) -> Result<(), CredentialError> {
-    Credential::read(usage).await?.header().map(drop)
+    let credential = Credential::read(usage).await?;
+    if usage.header().is_none() {
+        return Ok(());
+    }
+    credential.header().map(drop)
 }
 
 /// Reads a secret from a source that is written as in a policy (`env:NAME`, `file:/path`, `command:…`,
@@ -53,8 +57,12 @@ pub async fn probe_credential(usage: &CredentialUse) -> Result<(), CredentialErr
 /// # Errors
 /// Why not, without the secret.
 pub async fn read_secret(from: &str) -> Result<SecretString, String> {
-    let source = crate::policy::source_of(from)?;
-    let bytes = source::read(&source).await.map_err(|why| format!("{source} cannot be read: {why}"))?;
+    read_source(&crate::policy::source_of(from)?).await
+}
+
+/// Reads what a source gives as one text.
+pub(crate) async fn read_source(source: &CredentialSource) -> Result<SecretString, String> {
+    let bytes = source::read(source).await.map_err(|why| format!("{source} cannot be read: {why}"))?;
     let text = std::str::from_utf8(&bytes).map_err(|_| format!("{source} gives no text"))?;
     match text.trim_end_matches(['\r', '\n']) {
         "" => Err(format!("{source} gives nothing")),
@@ -96,7 +104,7 @@ impl Credential {
     /// The header to send; marked sensitive, so that no debug output shows it.
     pub(crate) fn header(&self) -> Result<(String, HeaderValue), CredentialError> {
         let fail = |why| CredentialError::Attach { name: self.usage.name.clone(), why };
-        let name = self.usage.header();
+        let name = self.usage.header().ok_or_else(|| fail("it is the password of a database"))?;
         let (before, after) =
             self.usage.format.split_once(PLACE).ok_or_else(|| fail("its format has no place for it"))?;
         let parts = [before, self.secret.expose_secret(), after];
@@ -107,6 +115,11 @@ impl Credential {
             .map_err(|_| fail("it holds characters that a header cannot carry"))?;
         value.set_sensitive(true);
         Ok((name.to_owned(), value))
+    }
+
+    /// The text that a database takes for a password.
+    pub(crate) fn password(&self) -> SecretString {
+        SecretString::from(self.usage.format.replace("{secret}", self.secret.expose_secret()))
     }
 
     /// The secret's bytes, for its version and for scrubbing.

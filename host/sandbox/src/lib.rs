@@ -11,6 +11,7 @@ pub mod cache;
 mod call;
 mod client_key;
 mod credential;
+pub mod database;
 mod door;
 mod echo;
 mod effect;

@@ -32,6 +32,9 @@ pub(crate) async fn send(
     tenant: &str,
     bytes_max: usize,
 ) -> Result<Found, Stop> {
+    if let (Some(database), Some(query)) = (&grant.database, &operation.query) {
+        return crate::database::send(host, operation, query, grant, database, resolved, tenant, bytes_max).await;
+    }
     if !SAFE_METHODS.contains(&operation.method.as_str()) {
         return Err(Stop::NotPermitted("lookups by other methods than GET and HEAD are not permitted".to_owned()));
     }

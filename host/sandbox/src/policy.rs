@@ -4,6 +4,7 @@
 //! operation; neither widens the other. A policy is out of reach of tools and agents: only its
 //! owner's file says what holds, and an unknown key in it is an error.
 
+mod database;
 mod decide;
 mod elicited;
 mod gates;
@@ -19,6 +20,7 @@ use std::fmt;
 
 use oncegate_contract::Pointer;
 
+pub use database::{DatabaseGrant, DatabaseRule};
 pub use decide::{Denied, Grant, account, admit, decide, may_read_answers, tenant};
 pub use elicited::{Door, ELICITED, is_elicited};
 pub use gates::{Above, ApprovalRule, Exclusive, ExclusiveRule, Requires};
@@ -126,6 +128,8 @@ pub struct EndpointRule {
     pub allow_private: bool,
     /// How the provider itself says which account this is.
     pub account_is: Option<AccountIs>,
+    /// What is said about it where it is a database.
+    pub database: DatabaseRule,
 }
 
 /// `account-is`: a lookup whose answer names the account.
@@ -225,6 +229,8 @@ impl fmt::Display for CredentialSource {
 pub enum Attach {
     /// A request header of that name.
     Header(String),
+    /// The login of a database.
+    Password,
 }
 
 /// The credential of one granted operation. Holds no secret.
@@ -241,11 +247,13 @@ pub struct CredentialUse {
 }
 
 impl CredentialUse {
-    /// The header that carries the secret.
+    /// The header that carries the secret; none where it is a database's password.
     #[must_use]
-    pub fn header(&self) -> &str {
-        let Attach::Header(name) = &self.attach;
-        name
+    pub fn header(&self) -> Option<&str> {
+        match &self.attach {
+            Attach::Header(name) => Some(name),
+            Attach::Password => None,
+        }
     }
 }
 

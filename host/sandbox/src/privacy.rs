@@ -2,6 +2,8 @@
 
 use oncegate_ledger::private::{Master, MasterKey, Terms};
 
+use secrecy::ExposeSecret;
+
 use crate::credential;
 use crate::policy::Policy;
 
@@ -10,7 +12,7 @@ use crate::policy::Policy;
 pub async fn terms(policy: &Policy) -> Terms {
     let master = match &policy.privacy.key_from {
         None => Master::Beside,
-        Some(source) => match credential::read(source).await.and_then(|text| MasterKey::parse(&text)) {
+        Some(source) => match credential::read_source(source).await.and_then(|text| MasterKey::parse(text.expose_secret())) {
             Ok(master) => Master::Named(master),
             Err(why) => Master::Unreadable(format!("the master key from {source} cannot be used: {why}")),
         },

@@ -1,6 +1,7 @@
 //! Rules between the parts of a contract. What breaks one can never be sent, so it is an error here.
 
 mod field;
+mod query;
 mod relations;
 mod settle;
 
@@ -21,6 +22,7 @@ pub(super) fn check(text: &Text<'_>, parts: &Parts) {
         let at = At { text, path, operation, parts, partial };
         at.class();
         at.request();
+        at.query();
         at.places();
         for (i, field) in operation.fields.iter().enumerate() {
             at.field(i, field);
@@ -205,7 +207,7 @@ impl At<'_> {
             Place::Path(name) if !op.path.placeholders().contains(&name.as_str()) => {
                 return self.error(key, format!("the request has no placeholder {{{name}}}"));
             }
-            Place::Path(_) | Place::Query(_) | Place::Header(_) => return,
+            Place::Path(_) | Place::Query(_) | Place::Header(_) | Place::Bind(_) => return,
         };
         if !fits {
             let body = op.body.as_str();

@@ -29,6 +29,10 @@ const SCOPES: &[(&str, SequenceScope)] = &[("trigger", SequenceScope::Trigger), 
 pub(super) fn read(name: &str, table: &Table<'_>) -> Option<Operation> {
     let effect = table.need("effect").and_then(|item| item.word(super::CLASSES));
     let request = table.need("request").and_then(|item| item.parsed(request));
+    let query = match &request {
+        Some((method, _, path)) => super::query::read(table, method, &path.text),
+        None => super::query::read(table, "", ""),
+    };
     let body = table.get("body").map_or(Some(BodyKind::None), |item| item.word(BODIES));
     let mut operation = blank(name);
     operation.action = slug_at(table, "action");
@@ -40,7 +44,7 @@ pub(super) fn read(name: &str, table: &Table<'_>) -> Option<Operation> {
     life(&mut operation, table);
     table.finish();
     let (method, endpoint, path) = request?;
-    Some(Operation { effect: effect?, body: body?, method, endpoint, path, ..operation })
+    Some(Operation { effect: effect?, body: body?, method, endpoint, path, query, ..operation })
 }
 
 /// An operation that says nothing yet.
@@ -52,6 +56,7 @@ fn blank(name: &str) -> Operation {
         method: String::new(),
         endpoint: String::new(),
         path: PathTemplate { text: String::new(), segments: Vec::new(), query: Vec::new() },
+        query: None,
         body: BodyKind::None,
         fields: Vec::new(),
         reference: None,
@@ -109,12 +114,28 @@ fn slug_at(table: &Table<'_>, key: &'static str) -> Option<String> {
 fn request(text: &str) -> Result<(String, String, PathTemplate), String> {
     let shape = || "a request is METHOD ENDPOINT:/PATH, as in \"GET shop:/returns/{id}\"".to_owned();
     let (method, target) = text.split_once(' ').ok_or_else(shape)?;
+    if super::query::WORDS.contains(&method) {
+        return question(method, target);
+    }
     let (endpoint, path) = target.split_once(':').ok_or_else(shape)?;
     if !METHODS.contains(&method) {
         return Err(format!("method \"{}\" is not one of {}", short(method), METHODS.join(", ")));
     }
     super::reader::slug(endpoint)?;
     Ok((method.to_owned(), endpoint.to_owned(), PathTemplate::parse(path)?))
+}
+
+/// `SQL books`, `FIND books:orders`.
+fn question(method: &str, target: &str) -> Result<(String, String, PathTemplate), String> {
+    let (endpoint, collection) = match (method, target.split_once(':')) {
+        ("SQL", None) => (target, ""),
+        ("SQL", Some(_)) => return Err("a request by SQL is SQL ENDPOINT, with a \"statement\"".into()),
+        (_, Some(pair)) => pair,
+        (_, None) => return Err(format!("a request by {method} is {method} ENDPOINT:COLLECTION")),
+    };
+    super::reader::slug(endpoint)?;
+    let path = PathTemplate { text: collection.to_owned(), segments: Vec::new(), query: Vec::new() };
+    Ok((method.to_owned(), endpoint.to_owned(), path))
 }
 
 fn fields(item: &Item<'_>) -> Vec<Field> {

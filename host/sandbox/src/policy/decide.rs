@@ -4,10 +4,12 @@
 
 use std::collections::BTreeSet;
 
-use oncegate_contract::{Contract, EffectClass, Operation};
+use oncegate_contract::{Contract, Database, EffectClass, Operation};
 
 use super::parse::base_url;
-use super::{ApprovalRule, ComponentRule, CredentialUse, EndpointRule, Exclusive, Policy, Requires, gates};
+use super::{
+    ApprovalRule, ComponentRule, CredentialUse, DatabaseGrant, EndpointRule, Exclusive, Policy, Requires, database, gates,
+};
 use crate::describe::digest_text;
 use crate::limits::Limits;
 
@@ -34,6 +36,8 @@ pub struct Grant {
     pub allow_private: bool,
     /// Whether the operator states that nothing stands between this host and the provider.
     pub egress_direct: bool,
+    /// The database that is asked; none for HTTP.
+    pub database: Option<DatabaseGrant>,
     /// The credential to attach.
     pub credential: Option<CredentialUse>,
     /// What an effect has to name before it is sent.
@@ -120,6 +124,9 @@ pub fn decide(
         deny(format!("the policy has no [endpoint.{name}], which {operation} is sent to; add it with `account` and, to bind the address, `url`"))
     })?;
     let url = url(contract, name, endpoint).map_err(deny)?;
+    let credential = credential(policy, contract, rule, name).map_err(deny)?;
+    let asked = contract.endpoints.get(name).map_or(url.as_str(), |endpoint| endpoint.url.as_str());
+    let database = database::grant(name, endpoint, asked, credential.as_ref()).map_err(deny)?;
     let account = match (&endpoint.account, declared.effect) {
         (Some(account), _) => account.clone(),
         (None, EffectClass::None) => String::new(),
@@ -143,6 +150,7 @@ pub fn decide(
         credential_line: credential.as_ref().and_then(|usage| Some(policy.credentials.get(&usage.name)?.line)),
         allow_private: endpoint.allow_private,
         egress_direct: endpoint.egress_direct,
+        database,
         credential,
         requires,
         approvals: policy.approvals.iter().filter(|rule| rule.operation == operation).cloned().collect(),
@@ -261,6 +269,9 @@ fn url(contract: &Contract, name: &str, endpoint: &EndpointRule) -> Result<Strin
         .as_ref()
         .or(declared)
         .ok_or_else(|| format!("neither [endpoint.{name}] nor the contract has a `url`"))?;
+    if Database::of_url(declared.unwrap_or(url)).is_some() {
+        return Ok(url.clone());
+    }
     let parsed = base_url(url).map_err(|why| format!("the URL of the endpoint {name}: {why}"))?;
     // Plain HTTP shows a credential and an effect to whoever is on the way.
     if parsed.scheme() == "http" && !endpoint.allow_private {

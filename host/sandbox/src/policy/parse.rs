@@ -13,7 +13,7 @@ use super::{
     AccountIs, Attach, CONTEXT_FACTS, ComponentRule, ContextRules, CredentialRule, CredentialSource, EndpointRule,
     Keyring, KeyringStore, Policy, PolicyErrors, Privacy, Retention, Setter,
 };
-use super::{gates, signers, units};
+use super::{database, gates, signers, units};
 use crate::limits::Limits;
 use crate::signature::Signatures;
 
@@ -143,9 +143,10 @@ fn names<'a>(reader: &mut Reader<'a>, table: &Table<'a>, key: &str) -> Vec<Strin
 }
 
 fn endpoint<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> Option<EndpointRule> {
-    reader.only(table, &["url", "account", "egress", "allow-private", "account-is"], &[]);
+    let known = ["url", "account", "egress", "allow-private", "account-is"];
+    reader.only(table, &[&known[..], &database::KEYS].concat(), &[]);
     let url = reader.string(table, "url");
-    if let Some(Err(why)) = url.map(base_url) {
+    if let Some(Err(why)) = url.map(|text| database::url(text).unwrap_or_else(|| base_url(text).map(drop))) {
         reader.bad(table, "url", why);
     }
     let account = reader.string(table, "account");
@@ -167,6 +168,7 @@ fn endpoint<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> Option<EndpointRu
         egress_direct,
         allow_private: reader.boolean(table, "allow-private").unwrap_or(false),
         account_is: account_is(reader, table),
+        database: database::read(reader, table),
     })
 }
 
@@ -256,7 +258,10 @@ fn keyring(text: &str) -> Result<Keyring, String> {
 }
 
 fn attach(text: &str) -> Result<Attach, String> {
-    let asked = "expected \"header:NAME\"";
+    let asked = "expected \"header:NAME\", or \"password\" for a database";
+    if text == "password" {
+        return Ok(Attach::Password);
+    }
     match text.split_once(':') {
         Some(("header", name)) => {
             let header = http::HeaderName::try_from(name);

@@ -69,7 +69,7 @@ fn a_grant_carries_all_that_sending_needs() {
     assert!(grant.egress_direct && !grant.allow_private);
     let credential = grant.credential.unwrap();
     assert_eq!(credential.source, CredentialSource::Env("PAY_KEY".into()));
-    assert_eq!(credential.header(), "Authorization");
+    assert_eq!(credential.header(), Some("Authorization"));
     assert_eq!(credential.format, "Bearer {secret}");
     assert_eq!(grant.limits.memory_bytes_max, 32 << 20);
     assert_eq!(grant.limits.wall_time_max, Duration::from_millis(500));
