@@ -72,7 +72,7 @@ mod resolve;
 mod settle;
 mod value;
 
-pub use answer::{Answer, Verdict, classify, found};
+pub use answer::{Answer, Verdict, classify, found, is_coded};
 pub use condition::{Condition, Conditions, StatusMatch, Test};
 pub use contract::{Component, Contract, Endpoint, Tool};
 pub use decimal::is_above;
@@ -90,7 +90,7 @@ pub use operation::{
 };
 pub use place::{PathPiece, PathTemplate, Place};
 pub use pointer::{Pointer, Segment};
-pub use render::{Request, render};
+pub use render::{Request, check_base_url, render};
 pub use resolve::{Fetched, Resolved, ResolvedField, Sources, resolve, resolve_host};
 pub use settle::{Matches, match_candidates, settle_fields};
 pub use value::Value;

@@ -1,14 +1,17 @@
 //! Secrets: read from where the policy says, attached last, kept nowhere.
 
+mod forms;
+
 use std::path::Path;
 
 use http::HeaderValue;
-use memchr::memmem;
 use oncegate_contract::Answer;
 use secrecy::{ExposeSecret, SecretString};
 use tokio::io::AsyncReadExt;
 
+use crate::http::joined;
 use crate::policy::{CredentialSource, CredentialUse};
+use forms::Forms;
 
 /// Bytes of a secret; longer ones are a mistaken path.
 const SECRET_BYTES_MAX: usize = 16 << 10;
@@ -82,35 +85,39 @@ impl Credential {
         self.secret.expose_secret().as_bytes()
     }
 
+    fn forms(&self) -> Forms {
+        Forms::of(self.bytes())
+    }
+
     /// Takes the secret out of bytes, in place: framing and offsets stay as they are.
     pub(crate) fn scrub_bytes(&self, bytes: Vec<u8>) -> Vec<u8> {
-        scrub(bytes, self.bytes())
+        self.forms().scrub(bytes)
     }
 
-    /// Takes the secret out of an answer that a guest may see.
-    pub(crate) fn scrub(&self, answer: &mut Answer) {
-        let secret = self.bytes();
-        answer.body = scrub(std::mem::take(&mut answer.body), secret);
-        for (_, value) in &mut answer.headers {
-            *value = scrub(std::mem::take(value), secret);
+    /// Takes the secret out of an answer that a guest may see; says whether it was there.
+    pub(crate) fn scrub(&self, answer: &mut Answer) -> bool {
+        let forms = self.forms();
+        let mut found = false;
+        let values = answer.headers.iter_mut().map(|(_, value)| value);
+        for part in values.chain([&mut answer.body]) {
+            if forms.are_in(part) {
+                found = true;
+                *part = forms.scrub(std::mem::take(part));
+            }
         }
+        found
     }
 
-    /// Whether these bytes give the secret away.
+    /// Whether these bytes give the secret away, in whatever form.
     pub(crate) fn is_in(&self, bytes: &[u8]) -> bool {
-        memmem::find(bytes, self.bytes()).is_some()
+        self.forms().are_in(bytes)
     }
-}
 
-fn scrub(bytes: Vec<u8>, secret: &[u8]) -> Vec<u8> {
-    let mut clean = bytes;
-    let mut from = 0;
-    while let Some(at) = memmem::find(&clean[from..], secret).filter(|_| !secret.is_empty()) {
-        let found = from + at..from + at + secret.len();
-        from = found.end;
-        clean[found].fill(b'*');
+    /// Whether an answer does: as its bytes came, and with its chunks put together.
+    pub(crate) fn is_in_answer(&self, raw: &[u8]) -> bool {
+        let forms = self.forms();
+        forms.are_in(raw) || joined(raw).is_some_and(|body| forms.are_in(&body))
     }
-    clean
 }
 
 async fn read(source: &CredentialSource) -> Result<String, String> {
@@ -141,16 +148,4 @@ async fn run(line: &str) -> Result<String, String> {
         return Err(format!("the command ended with {}", output.status));
     }
     String::from_utf8(output.stdout).map_err(|_| "the command printed no text".to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_secret_is_scrubbed_wherever_it_stands() {
-        assert_eq!(scrub(b"a sk_1 b sk_1".to_vec(), b"sk_1"), b"a **** b ****");
-        assert_eq!(scrub(b"nothing".to_vec(), b"sk_1"), b"nothing");
-        assert_eq!(scrub(b"x".to_vec(), b""), b"x");
-    }
 }

@@ -30,6 +30,11 @@ pub const RANDOM_BYTES_MAX: u64 = 4_096;
 /// Bytes of all lookups' answers of one call together: they are kept until the call ends, as what its
 /// fields are resolved from.
 pub const LOOKUP_BYTES_MAX: usize = 24 * MIB;
+/// Declared headers of one answer that a guest is given, and bytes of one; a longer one is left out, since half a
+/// value says something else.
+pub const HEADERS_MAX: usize = 64;
+/// The same, of one value: what servers accept of a request's, twice.
+pub const HEADER_BYTES_MAX: usize = 16 * KIB;
 /// How often a running guest is looked at.
 pub const EPOCH_TICK: Duration = Duration::from_millis(1);
 

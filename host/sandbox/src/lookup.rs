@@ -1,8 +1,11 @@
 //! One lookup: rendered, sent, its answer kept as it came.
 
-use oncegate_contract::{Answer, Operation, Resolved};
+mod hops;
+
+use oncegate_contract::{Answer, Operation, Request, Resolved};
 
 use crate::credential::Credential;
+use crate::egress::Route;
 use crate::host::{Host, digest};
 use crate::http::{self, Patience, Witness};
 use crate::limits::Limits;
@@ -22,8 +25,8 @@ pub(crate) struct Found {
     pub(crate) raw: Vec<u8>,
 }
 
-/// Sends a lookup. It is never answered from an earlier one, and no redirect is followed: a
-/// redirect is an answer like any other.
+/// Sends a lookup. It is never answered from an earlier one. Where the answer sends it on, it goes to places
+/// that the policy names for this component, and the credential to the first one alone.
 pub(crate) async fn send(
     host: &Host,
     operation: &Operation,
@@ -36,15 +39,36 @@ pub(crate) async fn send(
         return Err(Stop::NotPermitted("lookups by other methods than GET and HEAD are not permitted".to_owned()));
     }
     let request = oncegate_contract::render(operation, &grant.url, resolved, None).map_err(crate::call::field_stop)?;
-    let unavailable = |why: String| Stop::Unavailable(why);
     let secret = secret(grant).await?;
-    let headers = match &secret {
+    let limits = &host.policy.limits;
+    let patience = Patience { answer_bytes_max: bytes_max.min(limits.evidence_bytes_max), ..patience(limits) };
+    let (answer, raw) = hops::follow(operation, grant, &request, secret.as_ref(), patience).await?;
+    host.saw_date(&answer);
+    let digest = digest(&[
+        tenant.as_bytes(),
+        grant.account.as_bytes(),
+        request.method.as_bytes(),
+        request.url.as_bytes(),
+        &request.body,
+    ]);
+    Ok(Found { answer, digest, raw })
+}
+
+/// One exchange of a lookup: the answer, and its bytes as they may be kept.
+async fn once(
+    operation: &Operation,
+    request: &Request,
+    route: &Route,
+    secret: Option<&Credential>,
+    shown: bool,
+    patience: Patience,
+) -> Result<(Answer, Vec<u8>), Stop> {
+    let unavailable = |why: String| Stop::Unavailable(why);
+    let headers = match secret.filter(|_| shown) {
         Some(secret) => vec![secret.header().map_err(|error| unavailable(error.to_string()))?],
         None => Vec::new(),
     };
-    let limits = &host.policy.limits;
-    let patience = Patience { answer_bytes_max: bytes_max.min(limits.evidence_bytes_max), ..patience(limits) };
-    let sent = http::exchange(&request, &headers, grant.allow_private, patience, &mut Reader)
+    let sent = http::exchange(request, &headers, route, patience, &mut Reader)
         .await
         .map_err(|error| logged(&operation.name, &error))?;
     if sent.end == http::End::TooLarge {
@@ -55,20 +79,18 @@ pub(crate) async fn send(
         return Err(unavailable("the provider did not answer in time".to_owned()));
     }
     // No row and no guest ever holds the secret: a lookup's answer is kept without it from the start.
-    let raw = match &secret {
+    let raw = match secret {
         Some(secret) => secret.scrub_bytes(sent.raw),
         None => sent.raw,
     };
-    let answer = http::parse(&request.method, &raw, true).await.map_err(|error| logged(&operation.name, &error))?;
-    host.saw_date(&answer);
-    let digest = digest(&[
-        tenant.as_bytes(),
-        grant.account.as_bytes(),
-        request.method.as_bytes(),
-        request.url.as_bytes(),
-        &request.body,
-    ]);
-    Ok(Found { answer, digest, raw })
+    let mut answer = http::parse(&request.method, &raw, true).await.map_err(|error| logged(&operation.name, &error))?;
+    if oncegate_contract::is_coded(&answer) {
+        return Err(unavailable("the provider answered in a coding that was not asked for".to_owned()));
+    }
+    // What was cut into chunks shows only now; the bytes are then kept in one piece.
+    let echoed = secret.is_some_and(|secret| secret.scrub(&mut answer));
+    let raw = if echoed { http::written(&answer) } else { raw };
+    Ok((answer, raw))
 }
 
 /// The credential of a grant, read now.

@@ -8,22 +8,26 @@ mod decide;
 mod elicited;
 mod gates;
 mod minimal;
+mod network;
 mod parse;
 mod reader;
 mod units;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use oncegate_contract::Pointer;
 
-pub use decide::{Denied, Grant, account, admit, decide, may_read_answers, tenant};
+pub use decide::{Denied, Grant, Onward, account, admit, decide, may_read_answers, tenant};
 pub use elicited::{Door, ELICITED, is_elicited};
 pub use gates::{Above, ApprovalRule, Exclusive, ExclusiveRule, Requires};
 pub use units::digest_of;
 pub(crate) use units::duration as duration_of;
 
 use crate::describe::Description;
+use crate::egress::Resolver;
 use crate::limits::Limits;
 
 /// Longer than any orchestrator keeps a run that it may replay.
@@ -51,6 +55,8 @@ pub struct Policy {
     pub limits: Limits,
     /// How long the history of what is decided is kept at least.
     pub retention: Retention,
+    /// Who tells the addresses of names.
+    pub resolver: Arc<Resolver>,
 }
 
 /// The `[retention]` table.
@@ -98,6 +104,12 @@ pub struct EndpointRule {
     pub allow_private: bool,
     /// How the provider itself says which account this is.
     pub account_is: Option<AccountIs>,
+    /// A PEM file with the certificates that may vouch for it, instead of the public ones.
+    pub ca: Option<PathBuf>,
+    /// The proxy that connects in the host's place; the environment's are never used.
+    pub proxy: Option<String>,
+    /// The credential that the proxy is shown.
+    pub proxy_credential: Option<String>,
 }
 
 /// `account-is`: a lookup whose answer names the account.
@@ -159,6 +171,15 @@ impl fmt::Display for CredentialSource {
 pub enum Attach {
     /// A request header of that name.
     Header(String),
+}
+
+impl Attach {
+    /// Whether it is read by whatever passes the request on, and not by the provider.
+    #[must_use]
+    pub fn is_for_a_proxy(&self) -> bool {
+        let Self::Header(name) = self;
+        name.eq_ignore_ascii_case("proxy-authorization")
+    }
 }
 
 /// The credential of one granted operation. Holds no secret.

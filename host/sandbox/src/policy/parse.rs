@@ -13,7 +13,7 @@ use super::{
     AccountIs, Attach, CONTEXT_FACTS, ComponentRule, ContextRules, CredentialRule, CredentialSource, EndpointRule,
     Policy, PolicyErrors, Retention, Setter,
 };
-use super::{gates, units};
+use super::{gates, network, units};
 use crate::limits::Limits;
 
 /// Top-level keys of features that this version does not have.
@@ -21,7 +21,9 @@ const LATER: [&str; 2] = ["approvers", "signer"];
 /// The same, in `[[component]]`.
 const LATER_COMPONENT: [&str; 4] = ["signer", "lineage", "bounds", "trust-docs"];
 /// Headers that say how a message is framed or routed: never a place for a secret.
-const FRAMING_HEADERS: [&str; 10] = [
+const FRAMING_HEADERS: [&str; 13] = [
+    "accept-encoding",
+    "content-type",
     "host",
     "content-length",
     "transfer-encoding",
@@ -30,8 +32,9 @@ const FRAMING_HEADERS: [&str; 10] = [
     "te",
     "trailer",
     "expect",
-    "proxy-authorization",
+    "keep-alive",
     "proxy-connection",
+    "user-agent",
 ];
 
 pub(super) fn parse(file: &str, text: &str) -> Result<Policy, PolicyErrors> {
@@ -43,7 +46,8 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Policy, PolicyErrors> {
         return reader.finish(Policy::default());
     }
     let root = Reader::root(root.get_ref());
-    let known = ["component", "endpoint", "credential", "context", "limits", "retention", "approve", "exclusive"];
+    let known =
+        ["component", "endpoint", "credential", "context", "limits", "retention", "approve", "exclusive", "resolver"];
     reader.only(&root, &known, &LATER);
     let policy = Policy {
         components: components(&mut reader, &root),
@@ -54,6 +58,7 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Policy, PolicyErrors> {
         context: context(&mut reader, &root),
         limits: limits(&mut reader, &root),
         retention: retention(&mut reader, &root),
+        resolver: network::resolver(&mut reader, &root),
     };
     reader.finish(policy)
 }
@@ -121,7 +126,11 @@ fn names<'a>(reader: &mut Reader<'a>, table: &Table<'a>, key: &str) -> Vec<Strin
 }
 
 fn endpoint<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> Option<EndpointRule> {
-    reader.only(table, &["url", "account", "egress", "allow-private", "account-is"], &[]);
+    reader.only(
+        table,
+        &["url", "account", "egress", "allow-private", "account-is", "ca", "proxy", "proxy-credential"],
+        &[],
+    );
     let url = reader.string(table, "url");
     if let Some(Err(why)) = url.map(base_url) {
         reader.bad(table, "url", why);
@@ -138,7 +147,11 @@ fn endpoint<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> Option<EndpointRu
             false
         }
     };
+    let (proxy, proxy_credential) = network::proxy(reader, table, egress_direct);
     Some(EndpointRule {
+        ca: network::ca(reader, table),
+        proxy,
+        proxy_credential,
         url: url.map(str::to_owned),
         account: account.map(str::to_owned),
         egress_direct,
@@ -158,17 +171,8 @@ fn account_is<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> Option<AccountI
 
 /// Whether the text is a URL that a request's path can be put behind.
 pub(super) fn base_url(text: &str) -> Result<Url, String> {
-    let url = Url::parse(text).map_err(|error| format!("not a URL: {error}"))?;
-    if !matches!(url.scheme(), "https" | "http") || !url.has_host() {
-        return Err("expected https://HOST or http://HOST".into());
-    }
-    if !url.username().is_empty() || url.password().is_some() {
-        return Err("a URL must not hold a user or password; use a [credential.NAME]".into());
-    }
-    if url.query().is_some() || url.fragment().is_some() {
-        return Err("a base URL has no query and no fragment".into());
-    }
-    Ok(url)
+    oncegate_contract::check_base_url(text)?;
+    Url::parse(text).map_err(|error| format!("not a URL: {error}"))
 }
 
 fn credential<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> Option<CredentialRule> {
