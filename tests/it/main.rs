@@ -26,6 +26,7 @@ mod kills;
 mod kills_by_mode;
 mod localstripe;
 mod many;
+mod network;
 mod owners;
 mod permits;
 mod plans;

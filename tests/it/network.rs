@@ -44,7 +44,7 @@ fn mirror() -> Guest {
 struct Scene {
     harness: Harness,
     server: Server,
-    client: Client,
+    caller: Caller,
     shop: Villain,
     pay: Villain,
     files: Villain,
@@ -53,6 +53,11 @@ struct Scene {
 
 impl Scene {
     fn start() -> Self {
+        Self::with(&[], |policy, _| policy)
+    }
+
+    /// With more environment, and another policy than the one that names the servers as they are.
+    fn with(environment: &[(&str, String)], change: impl FnOnce(String, &[&Villain; 2]) -> String) -> Self {
         let [shop, pay, files, stranger] = [(); 4].map(|()| Villain::start());
         let endpoints = [("shop", shop.url()), ("pay", pay.url()), ("files", files.url())];
         let secrets = [("shop", SHOP_SECRET), ("pay", PAY_SECRET)];
@@ -63,16 +68,33 @@ impl Scene {
             ..Options::default()
         };
         let harness = Harness::with(mirror(), options).unwrap();
+        let file = harness.home().join("policy.toml");
+        let policy = fs::read_to_string(&file).unwrap();
+        fs::write(&file, change(policy, &[&shop, &pay])).unwrap();
         let token = harness.run(&["token", "add", "--tenant", "acme", "--name", "acme"]).unwrap();
+        assert_eq!(token.code, Some(0), "{}", token.stderr);
         let mut command = harness.command();
-        command.arg("serve").arg(harness.component());
+        command.arg("serve").arg(harness.component()).envs(environment.iter().cloned());
         let server = Server::start(&mut command).unwrap();
-        let client = server.client(token.stdout.trim());
-        Self { harness, server, client, shop, pay, files, stranger }
+        let caller = Caller(server.client(token.stdout.trim()));
+        Self { harness, server, caller, shop, pay, files, stranger }
     }
 
+    fn show(&self, id: &str) -> Value {
+        self.caller.show(id)
+    }
+
+    fn act(&self, id: &str) -> Value {
+        self.caller.act(id)
+    }
+}
+
+/// A client, which many threads can use.
+struct Caller(Client);
+
+impl Caller {
     fn call(&self, tool: &str, arguments: &Value) -> Value {
-        let heard = self.client.call(OLDER, tool, arguments).unwrap();
+        let heard = self.0.call(OLDER, tool, arguments).unwrap();
         heard["structuredContent"].clone()
     }
 

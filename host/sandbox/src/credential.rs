@@ -89,23 +89,13 @@ impl Credential {
         Forms::of(self.bytes())
     }
 
-    /// Takes the secret out of bytes, in place: framing and offsets stay as they are.
-    pub(crate) fn scrub_bytes(&self, bytes: Vec<u8>) -> Vec<u8> {
-        self.forms().scrub(bytes)
-    }
-
-    /// Takes the secret out of an answer that a guest may see; says whether it was there.
-    pub(crate) fn scrub(&self, answer: &mut Answer) -> bool {
+    /// Takes the secret out of an answer that a guest may see, in every form and in place: lengths stay.
+    pub(crate) fn scrub(&self, answer: &mut Answer) {
         let forms = self.forms();
-        let mut found = false;
         let values = answer.headers.iter_mut().map(|(_, value)| value);
         for part in values.chain([&mut answer.body]) {
-            if forms.are_in(part) {
-                found = true;
-                *part = forms.scrub(std::mem::take(part));
-            }
+            *part = forms.scrub(std::mem::take(part));
         }
-        found
     }
 
     /// Whether these bytes give the secret away, in whatever form.

@@ -2,7 +2,8 @@
 //!
 //! The bytes of an answer are taken off the (decrypted) stream before anything parses them and are
 //! handed to a [`Witness`], which stores them. A request is sent at most once: there is no retry, no
-//! pooled connection that could hide one, no redirect and no second address once a byte was written.
+//! pooled connection that could hide one, no redirect and no second address once a byte was written. Where a
+//! lookup is sent on, that is another exchange: `lookup/hops.rs`.
 
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,6 +29,7 @@ pub(crate) use framing::joined;
 pub(crate) use raw::{date, written};
 pub use raw::{RawError, parse};
 use tap::{Tap, Tapped};
+pub use tls::probe_ca;
 
 /// Bytes of an answer that are handed to the witness at once, at most (64 KiB less a little, since
 /// values whose size is a power of two cost the ledger twice their size).

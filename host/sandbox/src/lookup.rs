@@ -54,7 +54,15 @@ pub(crate) async fn send(
     Ok(Found { answer, digest, raw })
 }
 
-/// One exchange of a lookup: the answer, and its bytes as they may be kept.
+/// What one exchange of a lookup came to.
+struct Once {
+    answer: Answer,
+    /// The answer's bytes, as they may be kept.
+    raw: Vec<u8>,
+    /// The answer gave the credential away.
+    echoes: bool,
+}
+
 async fn once(
     operation: &Operation,
     request: &Request,
@@ -62,7 +70,7 @@ async fn once(
     secret: Option<&Credential>,
     shown: bool,
     patience: Patience,
-) -> Result<(Answer, Vec<u8>), Stop> {
+) -> Result<Once, Stop> {
     let unavailable = |why: String| Stop::Unavailable(why);
     let headers = match secret.filter(|_| shown) {
         Some(secret) => vec![secret.header().map_err(|error| unavailable(error.to_string()))?],
@@ -78,19 +86,21 @@ async fn once(
         tracing::warn!(operation = %operation.name, end = ?sent.end, error = ?sent.error, "a lookup was not answered");
         return Err(unavailable("the provider did not answer in time".to_owned()));
     }
-    // No row and no guest ever holds the secret: a lookup's answer is kept without it from the start.
-    let raw = match secret {
-        Some(secret) => secret.scrub_bytes(sent.raw),
-        None => sent.raw,
-    };
-    let mut answer = http::parse(&request.method, &raw, true).await.map_err(|error| logged(&operation.name, &error))?;
+    let mut answer =
+        http::parse(&request.method, &sent.raw, true).await.map_err(|error| logged(&operation.name, &error))?;
     if oncegate_contract::is_coded(&answer) {
         return Err(unavailable("the provider answered in a coding that was not asked for".to_owned()));
     }
-    // What was cut into chunks shows only now; the bytes are then kept in one piece.
-    let echoed = secret.is_some_and(|secret| secret.scrub(&mut answer));
-    let raw = if echoed { http::written(&answer) } else { raw };
-    Ok((answer, raw))
+    let echo = secret.filter(|secret| secret.is_in_answer(&sent.raw));
+    let raw = match echo {
+        // No row and no guest ever holds the secret: a lookup's answer is kept without it from the start.
+        Some(secret) => {
+            secret.scrub(&mut answer);
+            http::written(&answer)
+        }
+        None => sent.raw,
+    };
+    Ok(Once { answer, raw, echoes: echo.is_some() })
 }
 
 /// The credential of a grant, read now.

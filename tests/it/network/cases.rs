@@ -101,6 +101,8 @@ impl Filled {
             ("secret-base64", BASE64_STANDARD.encode(secret)),
             ("secret-basic", BASE64_STANDARD.encode(format!("user:{secret}"))),
             ("secret-base64url", BASE64_URL_SAFE_NO_PAD.encode(format!("k={secret}&x"))),
+            ("half-first", format!("{:x}", first.len())),
+            ("half-second", format!("{:x}", second.len())),
             ("secret-first", first.to_owned()),
             ("secret-second", second.to_owned()),
         ];

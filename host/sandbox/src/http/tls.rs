@@ -49,6 +49,14 @@ fn public() -> Result<Arc<ClientConfig>, rustls::Error> {
     Ok(CONFIG.get_or_init(|| config).clone())
 }
 
+/// Whether a policy's `ca` file can be used.
+///
+/// # Errors
+/// Why it cannot be.
+pub async fn probe_ca(file: &Path) -> Result<(), String> {
+    private(file).await.map(drop)
+}
+
 /// The certificates of the file and no others. It is read each time, so that a new one holds at once.
 async fn private(file: &Path) -> Result<Arc<ClientConfig>, String> {
     let text = async {

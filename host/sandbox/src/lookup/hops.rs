@@ -36,10 +36,12 @@ pub(super) async fn follow(
     for hop in 0.. {
         let left = until.saturating_duration_since(Instant::now());
         let patience = Patience { total: left, connect: patience.connect.min(left), ..patience };
-        let (answer, raw) = once(operation, &request, route, secret, shown, patience).await?;
-        let Some(location) = location(&answer) else { return Ok((answer, raw)) };
-        let next = location.and_then(|location| {
-            if hop >= HOPS_MAX { Err("it is sent on too often") } else { next(&request, location, grant, secret) }
+        let sent = once(operation, &request, route, secret, shown, patience).await?;
+        let Some(location) = location(&sent.answer) else { return Ok((sent.answer, sent.raw)) };
+        let next = location.and_then(|location| match hop {
+            HOPS_MAX.. => Err("it is sent on too often"),
+            _ if sent.echoes => Err("the answer holds the credential, which would go along"),
+            _ => next(&request, location, grant),
         });
         let next = next.map_err(|why| {
             // Not where to: a `Location` is the provider's text, and may hold what it was shown.
@@ -81,7 +83,6 @@ fn next<'a>(
     request: &Request,
     location: &str,
     grant: &'a Grant,
-    secret: Option<&Credential>,
 ) -> Result<Next<'a>, &'static str> {
     let from = Url::parse(&request.url).map_err(|_| "it came from no URL")?;
     let mut to = from.join(location).map_err(|_| "where to is no URL")?;
@@ -93,13 +94,8 @@ fn next<'a>(
         return Err("where to has hidden dot segments");
     }
     let same_origin = from.origin() == to.origin();
-    if !same_origin {
-        if from.scheme() == "https" && to.scheme() != "https" {
-            return Err("it would go on in the clear");
-        }
-        if secret.is_some_and(|secret| secret.is_in(to.as_str().as_bytes())) {
-            return Err("where to holds the credential, and is another origin");
-        }
+    if from.scheme() == "https" && to.scheme() != "https" {
+        return Err("it would go on in the clear");
     }
     let place = grant.onward.iter().find(|onward| is_below(&to, onward));
     let place = place.ok_or("where to is no endpoint of a granted lookup")?;
@@ -138,7 +134,7 @@ mod tests {
             body: Vec::new(),
         };
         let grant = grant(&["https://api.example/v1", "https://files.example:8443", "http://10.0.0.1"]);
-        next(&request, location, &grant, None).map(|next| (next.url, next.same_origin))
+        next(&request, location, &grant).map(|next| (next.url, next.same_origin))
     }
 
     #[test]
