@@ -31,6 +31,7 @@ mod languages;
 mod limits;
 mod localstripe;
 mod many;
+mod network;
 mod owners;
 mod permits;
 mod plans;

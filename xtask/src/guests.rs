@@ -43,6 +43,7 @@ const BUILDS: &[Build] = &[
     build("datasets"),
     Build { workspace: "tests/guests", ..build("conformance") },
     Build { workspace: "tests/guests", ..build("hostile") },
+    Build { workspace: "tests/guests", ..build("mirror") },
     Build { workspace: "tests/guests", ..build("payouts") },
     Build {
         workspace: "guest-examples",

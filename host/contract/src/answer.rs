@@ -58,7 +58,7 @@ pub fn classify(operation: &Operation, answer: &Answer) -> Verdict {
     if operation.effect == EffectClass::None {
         return unknown("the operation has no effect to classify");
     }
-    let body = parse_json(&answer.body);
+    let body = readable(answer).and_then(|()| parse_json(&answer.body));
     let body = body.as_ref();
     if !answer.complete {
         return cut_off(operation, answer, body.ok());
@@ -82,6 +82,18 @@ pub fn classify(operation: &Operation, answer: &Answer) -> Verdict {
         return issued(operation, body.ok());
     }
     happened(operation, answer, done, body)
+}
+
+fn readable(answer: &Answer) -> Result<(), String> {
+    if is_coded(answer) { Err("the body is in a coding that was not asked for".to_owned()) } else { Ok(()) }
+}
+
+/// Whether the body is in another coding than the one that the host asks for, which is none. It is not unpacked:
+/// how large it would become is its sender's choice, and what it says is another reader's guess.
+pub fn is_coded(answer: &Answer) -> bool {
+    let codings = answer.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case("content-encoding"));
+    let mut codings = codings.map(|(_, value)| value.trim_ascii());
+    codings.any(|value| !value.is_empty() && !value.eq_ignore_ascii_case(b"identity"))
 }
 
 fn issued(operation: &Operation, body: Option<&Json>) -> Verdict {
@@ -173,7 +185,7 @@ pub fn found(operation: &Operation, answer: &Answer) -> bool {
     if !answer.complete || answer.status / 100 != 2 {
         return false;
     }
-    let body = parse_json(&answer.body).ok();
+    let body = readable(answer).and_then(|()| parse_json(&answer.body)).ok();
     // What was cut off may hold the row that matters: a part of the rows is no answer to take values from.
     if operation.query.is_some() && body.as_ref().and_then(|body| body.get("truncated")) != Some(&Json::Bool(false)) {
         return false;

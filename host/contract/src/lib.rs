@@ -82,7 +82,7 @@ mod settle;
 mod statement;
 mod value;
 
-pub use answer::{Answer, Verdict, classify, found};
+pub use answer::{Answer, Verdict, classify, found, is_coded};
 pub use condition::{Condition, Conditions, StatusMatch, Test};
 pub use contract::{Component, Contract, Endpoint, Tool};
 pub use database::{Database, DatabaseAddress, Query};
@@ -102,7 +102,7 @@ pub use operation::{
 };
 pub use place::{PathPiece, PathTemplate, Place};
 pub use pointer::{Pointer, Segment};
-pub use render::{Request, bound_values, render};
+pub use render::{Request, bound_values, check_base_url, render};
 pub use resolve::{Fetched, Resolved, ResolvedField, Sources, resolve, resolve_host};
 pub use settle::{Matches, match_candidates, settle_fields};
 pub use statement::Statement;

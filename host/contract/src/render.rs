@@ -15,7 +15,7 @@ use crate::place::Place;
 use crate::resolve::Resolved;
 use crate::value::Value;
 
-pub(crate) use line::check_base_url;
+pub use line::check_base_url;
 
 /// A request without credential. The host stores it with the dispatch and sends exactly this.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -84,7 +84,7 @@ async fn send(host: &Host, book: &Book, draft: &Draft) -> Result<Exchange, NotSe
     let echo = draft.secret.as_ref().map(|secret| Watch::of(secret.bytes()));
     let mut keeper = Keeper { host, book, draft, echo };
     let patience = lookup::patience(&host.policy.limits);
-    http::exchange(&draft.request, &headers, draft.allow_private, patience, &mut keeper).await
+    http::exchange(&draft.request, &headers, &draft.route, patience, &mut keeper).await
 }
 
 /// Looks at the fence before the first byte, and stores evidence as it arrives.
@@ -183,7 +183,7 @@ async fn responded(book: &Book, draft: &Draft, exchange: Exchange, at: u64) -> R
         total: exchange.raw.len() as u64,
         digest: Sha256::digest(&exchange.raw).into(),
         sent_bytes: exchange.sent_bytes,
-        echoes: draft.secret.as_ref().is_some_and(|secret| gives_away(secret, &exchange.raw)),
+        echoes: draft.secret.as_ref().is_some_and(|secret| secret.is_in_answer(&exchange.raw)),
         ended: match exchange.end {
             End::Complete => Ended::Complete,
             End::Truncated => Ended::Truncated,
@@ -295,7 +295,9 @@ async fn judge(
         Err(error) if is_lost(&error) => return Ok(Err(error.to_string())),
         Err(error) => return Err(EffectsError::from(error).into()),
     };
-    let complete = answered(book, key, attempt).await?.is_some_and(|answered| answered.complete);
+    let answered = answered(book, key, attempt).await?;
+    let complete = answered.as_ref().is_some_and(|answered| answered.complete);
+    let echoes = answered.is_some_and(|answered| answered.echoes);
     let judged = tokio::spawn(async move {
         match http::parse(&operation.method, &raw, complete).await {
             Ok(answer) => (oncegate_contract::classify(&operation, &answer), Some(answer)),
@@ -306,13 +308,18 @@ async fn judge(
     if let Some(answer) = answer {
         host.saw_date(&answer);
     }
-    Ok(Ok(hidden(verdict, secret)))
+    // Whoever judges an answer later than its sender reads the secret again, for those that hold it.
+    let again = if echoes && secret.is_none() { host.secret_of(Some(dispatch)).await } else { None };
+    Ok(Ok(hidden(verdict, secret.or(again.as_ref()), echoes)))
 }
 
-/// What gives the secret away is kept as a digest: a blank makes any text one that is not shown.
-fn hidden(verdict: Verdict, secret: Option<&Credential>) -> Outcome {
+/// What gives the secret away is kept as a digest: a blank makes any text one that is not shown. Where the
+/// answer holds the secret and nobody knows it any more, that is all that it says.
+fn hidden(verdict: Verdict, secret: Option<&Credential>, echoes: bool) -> Outcome {
+    let digest = |text: String| oncegate_contract::safe_text(&format!("{text} "));
     let hide = |text: String| match secret {
-        Some(secret) if secret.is_in(text.as_bytes()) => oncegate_contract::safe_text(&format!("{text} ")),
+        Some(secret) if secret.is_in(text.as_bytes()) => digest(text),
+        None if echoes => digest(text),
         _ => text,
     };
     match verdict {

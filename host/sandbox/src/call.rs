@@ -7,7 +7,7 @@ use oncegate_contract::{Contract, EffectClass, Fetched, FieldError, Operation, S
 
 use crate::client_key::Used;
 use crate::host::Host;
-use crate::limits::Limits;
+use crate::limits::{HEADER_BYTES_MAX, HEADERS_MAX, Limits};
 use crate::load::Loaded;
 use crate::lookup;
 use crate::outcome::Code;
@@ -282,7 +282,8 @@ impl Call {
         let headers = answer
             .headers
             .into_iter()
-            .filter(|(name, _)| shown(name))
+            .filter(|(name, value)| shown(name) && value.len() <= HEADER_BYTES_MAX)
+            .take(HEADERS_MAX)
             .map(|(name, value)| (name, String::from_utf8_lossy(&value).into_owned()))
             .collect();
         Reply { status: answer.status, body, headers, replayed, done }

@@ -1,16 +1,19 @@
 //! Secrets: read from where the policy says, attached last, kept nowhere.
 
+pub(crate) mod forms;
 mod keyring;
 mod source;
 
+
 use bytes::Bytes;
 use http::HeaderValue;
-use memchr::memmem;
 use oncegate_contract::Answer;
 use secrecy::{ExposeSecret, SecretString};
 use zeroize::Zeroizing;
 
+use crate::http::joined;
 use crate::policy::{Attach, CredentialSource, CredentialUse};
+use forms::Forms;
 use source::SECRET_BYTES_MAX;
 
 /// Where the secret stands in the text that is sent.
@@ -127,45 +130,28 @@ impl Credential {
         self.secret.expose_secret().as_bytes()
     }
 
-    /// Takes the secret out of bytes, in place: framing and offsets stay as they are.
-    pub(crate) fn scrub_bytes(&self, bytes: Vec<u8>) -> Vec<u8> {
-        scrub(bytes, self.bytes())
+    fn forms(&self) -> Forms {
+        Forms::of(self.bytes())
     }
 
-    /// Takes the secret out of an answer that a guest may see.
+    /// Takes the secret out of an answer that a guest may see, in every form and in place: lengths stay.
     pub(crate) fn scrub(&self, answer: &mut Answer) {
-        let secret = self.bytes();
-        answer.body = scrub(std::mem::take(&mut answer.body), secret);
-        for (_, value) in &mut answer.headers {
-            *value = scrub(std::mem::take(value), secret);
+        let forms = self.forms();
+        let values = answer.headers.iter_mut().map(|(_, value)| value);
+        for part in values.chain([&mut answer.body]) {
+            *part = forms.scrub(std::mem::take(part));
         }
     }
 
-    /// Whether these bytes give the secret away.
+    /// Whether these bytes give the secret away, in whatever form.
     pub(crate) fn is_in(&self, bytes: &[u8]) -> bool {
-        memmem::find(bytes, self.bytes()).is_some()
+        self.forms().are_in(bytes)
+    }
+
+    /// Whether an answer does: as its bytes came, and with its chunks put together.
+    pub(crate) fn is_in_answer(&self, raw: &[u8]) -> bool {
+        let forms = self.forms();
+        forms.are_in(raw) || joined(raw).is_some_and(|body| forms.are_in(&body))
     }
 }
 
-fn scrub(bytes: Vec<u8>, secret: &[u8]) -> Vec<u8> {
-    let mut clean = bytes;
-    let mut from = 0;
-    while let Some(at) = memmem::find(&clean[from..], secret).filter(|_| !secret.is_empty()) {
-        let found = from + at..from + at + secret.len();
-        from = found.end;
-        clean[found].fill(b'*');
-    }
-    clean
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_secret_is_scrubbed_wherever_it_stands() {
-        assert_eq!(scrub(b"a sk_1 b sk_1".to_vec(), b"sk_1"), b"a **** b ****");
-        assert_eq!(scrub(b"nothing".to_vec(), b"sk_1"), b"nothing");
-        assert_eq!(scrub(b"x".to_vec(), b""), b"x");
-    }
-}

@@ -9,6 +9,8 @@ use base64::prelude::{BASE64_STANDARD_NO_PAD, BASE64_URL_SAFE_NO_PAD};
 use memchr::memmem;
 use zeroize::Zeroizing;
 
+use crate::credential::forms::Forms;
+
 /// Bytes of the beginning of a secret at the end of a piece that give it away: fewer are no secret, and stand
 /// everywhere.
 const BEGINNING_BYTES: usize = 4;
@@ -17,11 +19,11 @@ const FORM_BYTES_MIN: usize = 6;
 /// Bytes of a chunk's head between two line ends: the size, and extensions within reason.
 const CHUNK_HEAD_BYTES_MAX: usize = 64;
 
-/// The forms in which a secret may come back.
-pub(crate) struct Forms(Vec<Zeroizing<Vec<u8>>>);
+/// The forms in which the beginning of a secret may stand at the end of a piece.
+struct Beginnings(Vec<Zeroizing<Vec<u8>>>);
 
-impl Forms {
-    pub(crate) fn of(secret: &[u8]) -> Self {
+impl Beginnings {
+    fn of(secret: &[u8]) -> Self {
         let mut forms = vec![Zeroizing::new(secret.to_vec())];
         let mut add = |form: Vec<u8>| {
             let form = Zeroizing::new(form);
@@ -42,12 +44,6 @@ impl Forms {
         Self(forms.into_iter().filter(|form| !form.is_empty()).collect())
     }
 
-    /// Whether these bytes hold the secret.
-    pub(crate) fn are_in(&self, bytes: &[u8]) -> bool {
-        let whole = Zeroizing::new(unframed(bytes));
-        self.0.iter().any(|form| memmem::find(bytes, form).is_some() || memmem::find(&whole, form).is_some())
-    }
-
     /// Whether these bytes end with the beginning of it.
     fn begin_at_the_end_of(&self, bytes: &[u8]) -> bool {
         let begins = |form: &[u8]| {
@@ -65,13 +61,14 @@ impl Forms {
 /// Looks at one answer as it arrives.
 pub(crate) struct Watch {
     forms: Forms,
+    beginnings: Beginnings,
     /// The end of what came, as far as a secret may reach back into it.
     tail: Zeroizing<Vec<u8>>,
 }
 
 impl Watch {
     pub(crate) fn of(secret: &[u8]) -> Self {
-        Self { forms: Forms::of(secret), tail: Zeroizing::default() }
+        Self { forms: Forms::of(secret), beginnings: Beginnings::of(secret), tail: Zeroizing::default() }
     }
 
     /// Whether the next piece holds some of the secret, or may.
@@ -79,11 +76,11 @@ impl Watch {
         let mut window = std::mem::take(&mut self.tail);
         window.extend_from_slice(bytes);
         let whole = Zeroizing::new(unframed(&window));
-        let found = self.forms.are_in(&window)
-            || self.forms.begin_at_the_end_of(&window)
-            || self.forms.begin_at_the_end_of(&whole);
+        let found = [&window, &whole]
+            .iter()
+            .any(|bytes| self.forms.are_in(bytes) || self.beginnings.begin_at_the_end_of(bytes));
         // Every byte of a secret may be in a chunk of its own.
-        let reach = self.forms.longest().saturating_mul(CHUNK_HEAD_BYTES_MAX).min(window.len());
+        let reach = self.beginnings.longest().saturating_mul(CHUNK_HEAD_BYTES_MAX).min(window.len());
         let from = window.len() - reach.min(64 << 10);
         self.tail = Zeroizing::new(window[from..].to_vec());
         found

@@ -3,12 +3,18 @@
 //! Addresses are checked before a connection is made and the connection goes to exactly the
 //! address that was checked, so a name cannot change its meaning in between (DNS rebinding).
 
+mod dns;
+mod resolver;
+mod route;
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use url::{Host, Url};
 
-/// Addresses of one name that are looked at; more are ignored, since a name with more is no
-/// provider that we know.
+pub use resolver::Resolver;
+pub use route::{Proxy, Route};
+
+/// Addresses of one name that are tried; a name with more is no provider that we know.
 const ADDRESSES_MAX: usize = 16;
 
 /// Why a request may not go where it was to go. Nothing was sent.
@@ -84,7 +90,7 @@ pub fn target(text: &str, allow_private: bool) -> Result<Target, EgressError> {
         Some(Host::Ipv6(ip)) => (ip.to_string(), Some(IpAddr::V6(ip))),
         _ => return Err(fail("it has no host")),
     };
-    let port = url.port_or_known_default().ok_or_else(|| fail("it has no port"))?;
+    let port = url.port_or_known_default().filter(|port| *port != 0).ok_or_else(|| fail("it has no port"))?;
     let authority = url.authority().to_owned();
     let path = match url.query() {
         Some(query) => format!("{}?{query}", url.path()),
@@ -94,29 +100,54 @@ pub fn target(text: &str, allow_private: bool) -> Result<Target, EgressError> {
 }
 
 impl Target {
-    /// Resolves the target and checks every address; one bad address refuses them all.
+    /// Resolves the target by the system and checks every address; one bad address refuses them all.
     ///
     /// # Errors
     /// [`EgressError::Name`] when there is no address, [`EgressError::Address`] for a refused one.
     pub async fn addresses(&self, allow_private: bool) -> Result<Vec<SocketAddr>, EgressError> {
-        let found = match self.literal {
-            Some(ip) => vec![SocketAddr::new(ip, self.port)],
-            None => self.look_up().await?,
-        };
-        for address in &found {
-            self.check(address.ip(), allow_private)?;
-        }
-        Ok(found)
+        self.addresses_by(&Resolver::default(), allow_private).await
     }
 
-    async fn look_up(&self) -> Result<Vec<SocketAddr>, EgressError> {
-        let fail = |why: String| EgressError::Name { host: self.host.clone(), why };
-        let found: Vec<_> = tokio::net::lookup_host((self.host.as_str(), self.port))
-            .await
-            .map_err(|error| fail(error.to_string()))?
-            .take(ADDRESSES_MAX)
-            .collect();
-        if found.is_empty() { Err(fail("it has no address".to_owned())) } else { Ok(found) }
+    /// The same by another resolver. It is asked once; what it says is checked, and that alone is connected to.
+    ///
+    /// # Errors
+    /// As [`Target::addresses`].
+    pub async fn addresses_by(&self, resolver: &Resolver, allow_private: bool) -> Result<Vec<SocketAddr>, EgressError> {
+        let found = match self.literal {
+            Some(ip) => vec![ip],
+            None => resolver
+                .resolve(&self.host)
+                .await
+                .map_err(|why| EgressError::Name { host: self.host.clone(), why })?,
+        };
+        for address in &found {
+            self.check(*address, allow_private)?;
+        }
+        Ok(found.into_iter().take(ADDRESSES_MAX).map(|address| SocketAddr::new(address, self.port)).collect())
+    }
+
+    /// Host and port, as a proxy is asked for them.
+    pub(crate) fn with_port(&self) -> String {
+        match self.literal {
+            Some(ip) => SocketAddr::new(ip, self.port).to_string(),
+            None => format!("{}:{}", self.host, self.port),
+        }
+    }
+
+    /// What can be said of a target that a proxy connects to: its address, where the URL has one.
+    ///
+    /// # Errors
+    /// [`EgressError::Address`] for a refused literal; [`EgressError::Url`] for plain http to a name, since
+    /// nobody here sees where it would go.
+    pub(crate) fn check_unseen(&self, allow_private: bool) -> Result<(), EgressError> {
+        match self.literal {
+            Some(address) => self.check(address, allow_private),
+            None if self.tls => Ok(()),
+            None => Err(EgressError::Url {
+                url: format!("http://{}", self.authority),
+                why: "plain http goes through a proxy to a private address only",
+            }),
+        }
     }
 
     fn check(&self, address: IpAddr, allow_private: bool) -> Result<(), EgressError> {
@@ -200,7 +231,7 @@ fn not_public_v6(ip: Ipv6Addr) -> Option<NotPublic> {
         [0, 0, 0, 0, 0, 0, 0, 0] => Some(NotPublic::Reserved),
         [0, 0, 0, 0, 0, _, _, _] | [0, 0, 0, 0, 0xffff, 0, _, _] => Some(NotPublic::Translated),
         [0x64, 0xff9b, ..] | [0x2002, ..] | [0x2001, 0, ..] => Some(NotPublic::Translated),
-        [0xfd00, 0xec2, ..] => Some(NotPublic::Metadata),
+        [0xfd00, 0xec2, ..] | [0xfd20, 0xce, ..] => Some(NotPublic::Metadata),
         [0x100, 0, ..] | [0x2001, 0xdb8, ..] | [0x3fff, ..] | [0x5f00, ..] => Some(NotPublic::Reserved),
         [0x2001, second, ..] if second < 0x200 => Some(NotPublic::Reserved),
         [first, ..] if first & 0xfe00 == 0xfc00 => Some(NotPublic::Private),
@@ -247,8 +278,35 @@ mod tests {
             ("ff02::1", NotPublic::Multicast),
             ("::ffff:1.1.1.1", NotPublic::Translated),
             ("::127.0.0.1", NotPublic::Translated),
+            ("::ffff:0:7f00:1", NotPublic::Translated),
             ("64:ff9b::101:101", NotPublic::Translated),
+            ("64:ff9b::7f00:1", NotPublic::Translated),
+            ("64:ff9b:1::a00:1", NotPublic::Translated),
             ("2002:7f00:1::", NotPublic::Translated),
+            ("2001:0:4136:e378:8000:63bf:3fff:fdd2", NotPublic::Translated),
+            ("fd20:ce::254", NotPublic::Metadata),
+            ("168.63.129.16", NotPublic::Metadata),
+            ("0.1.2.3", NotPublic::Reserved),
+            ("192.0.0.192", NotPublic::Reserved),
+            ("192.0.2.1", NotPublic::Reserved),
+            ("192.88.99.1", NotPublic::Reserved),
+            ("198.18.0.1", NotPublic::Reserved),
+            ("198.19.255.255", NotPublic::Reserved),
+            ("198.51.100.1", NotPublic::Reserved),
+            ("203.0.113.1", NotPublic::Reserved),
+            ("240.0.0.1", NotPublic::Reserved),
+            ("239.255.255.255", NotPublic::Multicast),
+            ("100.127.255.255", NotPublic::Private),
+            ("::", NotPublic::Reserved),
+            ("100::1", NotPublic::Reserved),
+            ("2001:2::1", NotPublic::Reserved),
+            ("2001:db8::1", NotPublic::Reserved),
+            ("3fff::1", NotPublic::Reserved),
+            ("fec0::1", NotPublic::Reserved),
+            ("febf::1", NotPublic::LinkLocal),
+            ("fdff::1", NotPublic::Private),
+            ("ff0e::1", NotPublic::Multicast),
+            ("4000::1", NotPublic::Reserved),
         ] {
             assert_eq!(kind(ip), Some(want), "{ip}");
         }
@@ -263,9 +321,10 @@ mod tests {
             "https://a.example/#x",
             "http://a.example/",
             "not a url",
-            "https:///x",
+            "https://a.example:0/",
+            "https://[fe80::1%25eth0]/",
         ] {
-            assert!(target(url, false).is_err() || url == "https:///x", "{url}");
+            assert!(target(url, false).is_err(), "{url}");
         }
     }
 

@@ -2,7 +2,8 @@
 //!
 //! The bytes of an answer are taken off the (decrypted) stream before anything parses them and are
 //! handed to a [`Witness`], which stores them. A request is sent at most once: there is no retry, no
-//! pooled connection that could hide one, no redirect and no second address once a byte was written.
+//! pooled connection that could hide one, no redirect and no second address once a byte was written. Where a
+//! lookup is sent on, that is another exchange: `lookup/hops.rs`.
 
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,19 +14,22 @@ use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use oncegate_contract::Request;
-use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
-use tokio::net::TcpStream;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
-use crate::egress::{self, EgressError};
+use crate::egress::{self, EgressError, Route};
 
+mod connect;
+mod framing;
 mod raw;
 mod tap;
+mod tls;
 
-pub(crate) use raw::date;
+pub(crate) use framing::joined;
+pub(crate) use raw::{date, written};
 pub use raw::{RawError, parse};
 use tap::{Tap, Tapped};
+pub use tls::probe_ca;
 
 /// Bytes of an answer that are handed to the witness at once, at most (64 KiB less a little, since
 /// values whose size is a power of two cost the ledger twice their size).
@@ -37,8 +41,6 @@ pub const EVIDENCE_DELAY_MAX: Duration = Duration::from_millis(50);
 const HEAD_GRACE: Duration = Duration::from_millis(3);
 /// Bytes read at once after the parser has given up.
 const READ_BYTES: usize = 16 << 10;
-/// Unacknowledged bytes end the connection after this long (`TCP_USER_TIMEOUT`).
-const TCP_USER_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Deadlines and caps of one exchange.
 #[derive(Debug, Clone, Copy)]
@@ -126,18 +128,18 @@ pub enum NotSent {
 pub async fn exchange(
     request: &Request,
     secret_headers: &[(String, http::HeaderValue)],
-    allow_private: bool,
+    route: &Route,
     patience: Patience,
     witness: &mut dyn Witness,
 ) -> Result<Exchange, NotSent> {
-    let target = egress::target(&request.url, allow_private)?;
+    let target = egress::target(&request.url, route.allow_private)?;
     let message = message(request, secret_headers, &target)?;
     let deadline = Instant::now() + patience.connect;
-    let stream = connect(&target, allow_private, deadline).await?;
+    let stream = connect::open(&target, route, deadline).await?;
     let tap = Arc::new(Mutex::new(Tap::new(patience.answer_bytes_max)));
     witness.before_first_byte().await.map_err(NotSent::Stopped)?;
     if target.tls {
-        let stream = secure(&target, stream, deadline).await?;
+        let stream = tls::secure(&target, route.ca.as_deref(), stream, deadline).await?;
         // The handshake took time: the fence and the deadline are looked at again.
         witness.before_first_byte().await.map_err(NotSent::Stopped)?;
         Ok(converse(Tapped::new(stream, tap.clone(), true), message, tap, patience, witness).await)
@@ -165,72 +167,13 @@ fn message(
         builder = builder.header(name.as_str(), value.as_str());
     }
     for (name, value) in secret_headers {
+        // Of two headers of one name, each reader picks its own.
+        if builder.headers_ref().is_some_and(|headers| headers.contains_key(name.as_str())) {
+            return Err(NotSent::Request(format!("the header {name} would be there beside the credential's")));
+        }
         builder = builder.header(name.as_str(), value.clone());
     }
     builder.body(Full::new(Bytes::from(request.body.clone()))).map_err(fail)
-}
-
-/// Connects to the first checked address that answers.
-async fn connect(target: &egress::Target, allow_private: bool, deadline: Instant) -> Result<TcpStream, NotSent> {
-    let fail = |why: String| NotSent::Connect { host: target.host.clone(), why };
-    let addresses = timeout_at(deadline, target.addresses(allow_private))
-        .await
-        .map_err(|_| fail("the name was not resolved in time".to_owned()))??;
-    let mut last = "no address".to_owned();
-    for address in addresses {
-        match timeout_at(deadline, TcpStream::connect(address)).await {
-            Ok(Ok(stream)) => {
-                prepare(&stream).map_err(|error| fail(error.to_string()))?;
-                return Ok(stream);
-            }
-            Ok(Err(error)) => last = error.to_string(),
-            Err(_) => return Err(fail("no connection in time".to_owned())),
-        }
-    }
-    Err(fail(last))
-}
-
-fn prepare(stream: &TcpStream) -> std::io::Result<()> {
-    stream.set_nodelay(true)?;
-    #[cfg(target_os = "linux")]
-    rustix::net::sockopt::set_tcp_user_timeout(
-        stream,
-        u32::try_from(TCP_USER_TIMEOUT.as_millis()).unwrap_or(u32::MAX),
-    )?;
-    Ok(())
-}
-
-async fn secure(
-    target: &egress::Target,
-    stream: TcpStream,
-    deadline: Instant,
-) -> Result<tokio_rustls::client::TlsStream<TcpStream>, NotSent> {
-    let fail = |why: String| NotSent::Connect { host: target.host.clone(), why };
-    let name = ServerName::try_from(target.host.clone()).map_err(|error| fail(error.to_string()))?;
-    let config = tls_config().map_err(|error| fail(error.to_string()))?;
-    let connector = tokio_rustls::TlsConnector::from(config);
-    match timeout_at(deadline, connector.connect(name, stream)).await {
-        Ok(Ok(stream)) => Ok(stream),
-        Ok(Err(error)) => Err(fail(format!("TLS: {error}"))),
-        Err(_) => Err(fail("TLS was not set up in time".to_owned())),
-    }
-}
-
-/// TLS by rustls with the Mozilla roots; early data stays off (its default), since a replayed
-/// first flight would be a second effect.
-fn tls_config() -> Result<Arc<rustls::ClientConfig>, rustls::Error> {
-    static CONFIG: std::sync::OnceLock<Arc<rustls::ClientConfig>> = std::sync::OnceLock::new();
-    if let Some(config) = CONFIG.get() {
-        return Ok(config.clone());
-    }
-    let roots = rustls::RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut config = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(CONFIG.get_or_init(|| Arc::new(config)).clone())
 }
 
 /// Sends the message and hands the witness what comes, until the answer is whole or a limit ends it.

@@ -39,6 +39,11 @@ pub const CALLS_OF_ONE_TENANT_MAX: usize = 56;
 pub const CALLS_WAITING_MAX: usize = 512;
 /// Those of one tenant, so that others find a place.
 pub const CALLS_OF_ONE_TENANT_WAITING_MAX: usize = 448;
+/// Declared headers of one answer that a guest is given, and bytes of one; a longer one is left out, since half a
+/// value says something else.
+pub const HEADERS_MAX: usize = 64;
+/// The same, of one value: what servers accept of a request's, twice.
+pub const HEADER_BYTES_MAX: usize = 16 * KIB;
 /// How often a running guest is looked at.
 pub const EPOCH_TICK: Duration = Duration::from_millis(1);
 

@@ -1,8 +1,11 @@
 //! One lookup: rendered, sent, its answer kept as it came.
 
-use oncegate_contract::{Answer, Operation, Resolved};
+mod hops;
+
+use oncegate_contract::{Answer, Operation, Request, Resolved};
 
 use crate::credential::Credential;
+use crate::egress::Route;
 use crate::host::{Host, digest};
 use crate::http::{self, Patience, Witness};
 use crate::limits::Limits;
@@ -22,8 +25,8 @@ pub(crate) struct Found {
     pub(crate) raw: Vec<u8>,
 }
 
-/// Sends a lookup. It is never answered from an earlier one, and no redirect is followed: a
-/// redirect is an answer like any other.
+/// Sends a lookup. It is never answered from an earlier one. Where the answer sends it on, it goes to places
+/// that the policy names for this component, and the credential to the first one alone.
 pub(crate) async fn send(
     host: &Host,
     operation: &Operation,
@@ -40,31 +43,12 @@ pub(crate) async fn send(
     }
     let request = oncegate_contract::render(operation, &grant.url, resolved, None).map_err(crate::call::field_stop)?;
     crate::attempt::within_limit(&request, &host.policy.limits)?;
-    let unavailable = |why: String| Stop::Unavailable(why);
     let secret = secret(grant).await?;
-    let headers = match &secret {
-        Some(secret) => vec![secret.header().map_err(|error| unavailable(error.to_string()))?],
-        None => Vec::new(),
-    };
     let limits = &host.policy.limits;
     let patience = Patience { answer_bytes_max: bytes_max.min(limits.evidence_bytes_max), ..patience(limits) };
-    let sent = http::exchange(&request, &headers, grant.allow_private, patience, &mut Reader)
-        .await
-        .map_err(|error| logged(&operation.name, &error))?;
-    if sent.end == http::End::TooLarge {
-        let by_call = bytes_max < limits.evidence_bytes_max;
-        return Err(Stop::Limit(if by_call { "lookup-bytes" } else { "evidence-max" }.to_owned()));
-    }
-    if sent.end != http::End::Complete {
-        tracing::warn!(operation = %operation.name, end = ?sent.end, error = ?sent.error, "a lookup was not answered");
-        return Err(unavailable("the provider did not answer in time".to_owned()));
-    }
-    // No row and no guest ever holds the secret: a lookup's answer is kept without it from the start.
-    let raw = match &secret {
-        Some(secret) => secret.scrub_bytes(sent.raw),
-        None => sent.raw,
-    };
-    let answer = http::parse(&request.method, &raw, true).await.map_err(|error| logged(&operation.name, &error))?;
+    let by_call = bytes_max < limits.evidence_bytes_max;
+    let found = hops::follow(operation, grant, &request, secret.as_ref(), patience).await;
+    let (answer, raw) = found.map_err(|stop| if by_call { stop } else { by_answer(stop) })?;
     host.saw_date(&answer);
     let digest = digest(&[
         tenant.as_bytes(),
@@ -74,6 +58,63 @@ pub(crate) async fn send(
         &request.body,
     ]);
     Ok(Found { answer, digest, raw })
+}
+
+/// The bytes of this one answer were the limit, not those of all lookups of the call.
+fn by_answer(stop: Stop) -> Stop {
+    match stop {
+        Stop::Limit(name) if name == "lookup-bytes" => Stop::Limit("evidence-max".to_owned()),
+        other => other,
+    }
+}
+
+/// What one exchange of a lookup came to.
+struct Once {
+    answer: Answer,
+    /// The answer's bytes, as they may be kept.
+    raw: Vec<u8>,
+    /// The answer gave the credential away.
+    echoes: bool,
+}
+
+async fn once(
+    operation: &Operation,
+    request: &Request,
+    route: &Route,
+    secret: Option<&Credential>,
+    shown: bool,
+    patience: Patience,
+) -> Result<Once, Stop> {
+    let unavailable = |why: String| Stop::Unavailable(why);
+    let headers = match secret.filter(|_| shown) {
+        Some(secret) => vec![secret.header().map_err(|error| unavailable(error.to_string()))?],
+        None => Vec::new(),
+    };
+    let sent = http::exchange(request, &headers, route, patience, &mut Reader)
+        .await
+        .map_err(|error| logged(&operation.name, &error))?;
+    if sent.end == http::End::TooLarge {
+        return Err(Stop::Limit("lookup-bytes".to_owned()));
+    }
+    if sent.end != http::End::Complete {
+        tracing::warn!(operation = %operation.name, end = ?sent.end, error = ?sent.error, "a lookup was not answered");
+        return Err(unavailable("the provider did not answer in time".to_owned()));
+    }
+    let mut answer =
+        http::parse(&request.method, &sent.raw, true).await.map_err(|error| logged(&operation.name, &error))?;
+    if oncegate_contract::is_coded(&answer) {
+        return Err(unavailable("the provider answered in a coding that was not asked for".to_owned()));
+    }
+    let echo = secret.filter(|secret| secret.is_in_answer(&sent.raw));
+    let raw = match echo {
+        // No row and no guest ever holds the secret: a lookup's answer is kept without it from the start.
+        Some(secret) => {
+            secret.scrub(&mut answer);
+            http::written(&answer)
+        }
+        None => sent.raw,
+    };
+    Ok(Once { answer, raw, echoes: echo.is_some() })
 }
 
 /// The credential of a grant, read now.

@@ -9,6 +9,7 @@ mod decide;
 mod elicited;
 mod gates;
 mod minimal;
+mod network;
 mod parse;
 mod reader;
 mod schema;
@@ -17,11 +18,13 @@ mod units;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use oncegate_contract::Pointer;
 
 pub use database::{DatabaseGrant, DatabaseRule};
-pub use decide::{Denied, Grant, account, admit, decide, may_read_answers, tenant};
+pub use decide::{Denied, Grant, Onward, account, admit, decide, may_read_answers, tenant};
 pub use elicited::{Door, ELICITED, is_elicited};
 pub use gates::{Above, ApprovalRule, Exclusive, ExclusiveRule, Requires};
 pub(crate) use parse::source as source_of;
@@ -31,6 +34,7 @@ pub use units::digest_of;
 pub(crate) use units::duration as duration_of;
 
 use crate::describe::Description;
+use crate::egress::Resolver;
 use crate::limits::Limits;
 use crate::signature::Signatures;
 
@@ -65,6 +69,8 @@ pub struct Policy {
     pub retention: Retention,
     /// What of the ledger is encrypted.
     pub privacy: Privacy,
+    /// Who tells the addresses of names.
+    pub resolver: Arc<Resolver>,
 }
 
 /// The `[privacy]` table.
@@ -130,6 +136,12 @@ pub struct EndpointRule {
     pub account_is: Option<AccountIs>,
     /// What is said about it where it is a database.
     pub database: DatabaseRule,
+    /// A PEM file with the certificates that may vouch for it, instead of the public ones.
+    pub ca: Option<PathBuf>,
+    /// The proxy that connects in the host's place; the environment's are never used.
+    pub proxy: Option<String>,
+    /// The credential that the proxy is shown.
+    pub proxy_credential: Option<String>,
 }
 
 /// `account-is`: a lookup whose answer names the account.
@@ -231,6 +243,14 @@ pub enum Attach {
     Header(String),
     /// The login of a database.
     Password,
+}
+
+impl Attach {
+    /// Whether it is read by whatever passes the request on, and not by the provider.
+    #[must_use]
+    pub fn is_for_a_proxy(&self) -> bool {
+        matches!(self, Self::Header(name) if name.eq_ignore_ascii_case("proxy-authorization"))
+    }
 }
 
 /// The credential of one granted operation. Holds no secret.

@@ -1,7 +1,8 @@
 //! The URL and the headers: values here can never change the request's shape.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
-use url::Url;
+use unicode_normalization::UnicodeNormalization;
+use url::{Host, Url};
 
 use super::{Member, text};
 use crate::error::FieldError;
@@ -19,8 +20,12 @@ pub(crate) fn encode(text: &str) -> String {
     utf8_percent_encode(text, ENCODED).to_string()
 }
 
-/// An endpoint's URL: http or https, a host, perhaps a path; nothing that hides a request in it.
-pub(crate) fn check_base_url(text: &str) -> Result<(), String> {
+/// Whether the text is an endpoint's URL: http or https, a host, perhaps a path, each as it is used.
+///
+/// # Errors
+/// A text that tells what is wrong. Whatever another reader could take for another place is refused:
+/// users, backslashes, percent signs, dot segments, and hosts in any other than their usual form.
+pub fn check_base_url(text: &str) -> Result<(), String> {
     base(text).map(|_| ())
 }
 
@@ -44,7 +49,26 @@ fn base(text: &str) -> Result<String, String> {
     if odd || text.chars().any(|c| c.is_whitespace() || c.is_control() || c == '\\') || text.contains("/.") {
         return Err("the URL has white space, percent signs, backslashes, dot or empty segments".into());
     }
-    Ok(url.as_str().trim_end_matches('/').to_owned())
+    if matches!(url.host(), Some(Host::Domain(name)) if name.ends_with('.')) {
+        return Err("the host ends with a dot; leave it out".into());
+    }
+    if url.port() == Some(0) {
+        return Err("port 0 is no port".into());
+    }
+    let base = url.as_str().trim_end_matches('/').to_owned();
+    if as_read(text, &url) { Ok(base) } else { Err(format!("the URL would be read as {base}; write it like that")) }
+}
+
+/// Whether the URL says what it is read as: no numbers for addresses, no other alphabet for names, no
+/// characters that a parser drops. Letters of scheme and host may be large; a scheme's own port may be there.
+fn as_read(text: &str, url: &Url) -> bool {
+    let (scheme, rest) = text.split_once("://").unwrap_or_default();
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let authority = authority.to_ascii_lowercase();
+    let own_port = if url.scheme() == "https" { ":443" } else { ":80" };
+    let authority = authority.strip_suffix(own_port).filter(|_| url.port().is_none()).unwrap_or(&authority);
+    let written = format!("{}://{authority}{path}", scheme.to_ascii_lowercase());
+    written.trim_end_matches('/') == url.as_str().trim_end_matches('/')
 }
 
 pub(super) fn url(operation: &Operation, base_url: &str, members: &[Member<'_>]) -> Result<String, FieldError> {
@@ -115,18 +139,26 @@ fn path_segment(pieces: &[PathPiece], members: &[Member<'_>]) -> Result<String, 
     Ok(segment)
 }
 
-/// No reading of the value, encoded or decoded, has an empty or dot segment.
+/// What ends a segment or a path for one reader or another. Encoded they are text, but proxies decode what
+/// they pass on, and then `1/cancel` names another place and `R-1;x` the same one as `R-1`.
+const PATH_SIGNS: [char; 5] = ['/', '\\', '?', '#', ';'];
+
+/// No reading of the value, encoded or decoded, wide or narrow, is anything but one segment.
 fn path_value(name: &str, value: &str) -> Result<(), FieldError> {
     short(name, value)?;
     let mut reading = value.to_owned();
     for _ in 0..DECODINGS {
-        if reading.split(['/', '\\']).any(|part| matches!(part.trim(), "" | "." | "..")) {
+        let plain: String = reading.nfkc().collect();
+        if matches!(plain.trim(), "" | "." | "..") {
             return Err(FieldError::invalid(name, "empty, \".\" and \"..\" are no path values"));
         }
-        if reading.chars().any(char::is_control) {
+        if plain.contains(PATH_SIGNS) {
+            return Err(FieldError::invalid(name, "a path value has no \"/\", \"\\\", \"?\", \"#\" or \";\""));
+        }
+        if plain.chars().any(char::is_control) {
             return Err(FieldError::invalid(name, "control characters have no place in a URL or header"));
         }
-        reading = percent_decode_str(&reading).decode_utf8_lossy().into_owned();
+        reading = percent_decode_str(&plain).decode_utf8_lossy().into_owned();
     }
     Ok(())
 }

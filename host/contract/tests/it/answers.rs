@@ -143,3 +143,19 @@ fn hostile_json_is_refused_without_harm() {
     let many = format!("[{}1]", "1,".repeat(1_100_000));
     assert!(parse_json(many.as_bytes()).unwrap_err().contains("too many"));
 }
+
+#[test]
+fn a_body_in_another_coding_says_nothing() {
+    let refund = operation(REFUNDS, "create-refund");
+    let coded = |status, coding: &str| {
+        let mut answer = answer(status, r#"{"object":"refund","id":"re_1"}"#);
+        answer.headers.push(("Content-Encoding".to_owned(), coding.as_bytes().to_vec()));
+        classify(&refund, &answer)
+    };
+    for coding in ["gzip", "br", " deflate ", "identity, gzip", "zstd", "\u{1}"] {
+        assert!(unknown(&coded(200, coding)), "{coding}");
+    }
+    assert_eq!(coded(200, "identity"), Verdict::Done { receipt: "re_1".into() });
+    // A status that is proof by itself needs no body.
+    assert_eq!(coded(402, "gzip"), Verdict::NoEffect { reason: "status:402".into() });
+}

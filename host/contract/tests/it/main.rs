@@ -11,6 +11,7 @@ mod answers;
 mod contracts;
 mod fitting;
 mod fixtures;
+mod path_shape;
 mod properties;
 mod relations;
 mod rendering;

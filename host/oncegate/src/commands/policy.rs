@@ -245,6 +245,14 @@ fn granted(file: &str, operation: &str, grant: &Grant) -> String {
     put("account", if grant.account.is_empty() { "none, as it is a lookup" } else { &grant.account });
     put("egress", if grant.egress_direct { "direct, on the operator's word" } else { "relayed" });
     put("addresses", if grant.allow_private { "private ones too" } else { "public ones only" });
+    match &grant.route.proxy {
+        Some(proxy) => put("by way of", &format!("the proxy {}, which resolves the name unseen", proxy.url)),
+        None => put("by way of", "no proxy"),
+    }
+    match &grant.route.ca {
+        Some(file) => put("trusts", &format!("the certificates in {}", file.display())),
+        None => put("trusts", "the public certificates"),
+    }
     match &grant.credential {
         Some(credential) => {
             let line = grant.credential_line.map_or_else(String::new, |line| format!(" (line {line})"));
@@ -275,6 +283,7 @@ fn explained_json(file: &str, operation: &str, decision: &Result<Grant, Denied>,
             "owner": grant.owner, "tenant": grant.tenant, "url": grant.url,
             "endpoint_line": grant.endpoint_line, "credential_line": grant.credential_line,
             "account": grant.account, "egress_direct": grant.egress_direct, "allow_private": grant.allow_private,
+            "proxy": grant.route.proxy.as_ref().map(|proxy| &proxy.url), "ca": grant.route.ca,
             "credential": grant.credential.as_ref().map(|c| json!({ "name": c.name, "from": c.source.to_string() })),
             "requires": grant.requires.words(), "read_answers": grant.read_answers,
             "approvals": grant.approvals.iter().map(|rule| json!({

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::{decode, encode};
 use crate::credential::Credential;
+use crate::egress::Route;
 use crate::host::{Book, CLOCK_ERROR_MS, Host};
 use crate::limits::Limits;
 use crate::lookup;
@@ -32,7 +33,7 @@ pub(crate) struct Draft {
     pub(super) also: Vec<Append>,
     pub(super) request: Request,
     pub(super) secret: Option<Credential>,
-    pub(super) allow_private: bool,
+    pub(super) route: Route,
     /// Step f happens until then.
     pub(super) send_until: Instant,
 }
@@ -153,7 +154,7 @@ pub(crate) async fn fresh(
         also,
         request,
         secret,
-        allow_private: grant.allow_private,
+        route: grant.route.clone(),
         send_until: Instant::now() + host.policy.limits.send_within,
     };
     Ok(draft.within(send_for))
@@ -214,7 +215,7 @@ pub(crate) async fn again(
         also: passage.also,
         request,
         secret,
-        allow_private: grant.allow_private,
+        route: grant.route.clone(),
         send_until: Instant::now() + host.policy.limits.send_within,
     })
 }

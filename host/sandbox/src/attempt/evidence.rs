@@ -48,5 +48,5 @@ async fn echoes(host: &Host, row: &Effect, raw: &[u8]) -> bool {
     if dispatch.is_none_or(|dispatch| dispatch.credential.is_none()) {
         return false;
     }
-    host.secret_of(dispatch).await.is_none_or(|secret| gives_away(&secret, raw))
+    host.secret_of(dispatch).await.is_none_or(|secret| secret.is_in_answer(raw))
 }

@@ -10,6 +10,8 @@ use hyper_util::rt::TokioIo;
 use oncegate_contract::Answer;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::framing;
+
 /// Stored bytes that are not an HTTP/1.1 answer.
 #[derive(Debug, thiserror::Error)]
 #[error("the stored bytes are not a whole HTTP/1.1 answer: {0}")]
@@ -22,8 +24,11 @@ pub struct RawError(String);
 /// the body is given: it may hold the one copy of something.
 ///
 /// # Errors
-/// [`RawError`] when there is no status line and headers, or the body's framing is broken.
+/// [`RawError`] when there is no status line and headers, or the framing is broken or can be read in two ways.
 pub async fn parse(method: &str, raw: &[u8], complete: bool) -> Result<Answer, RawError> {
+    if let Some(why) = framing::odd(method, raw) {
+        return Err(RawError(why.to_owned()));
+    }
     let fail = |error: hyper::Error| RawError(error.to_string());
     let stored = Stored { bytes: Bytes::copy_from_slice(raw), asked: false };
     let (mut sender, connection) = http1::handshake(TokioIo::new(stored)).await.map_err(fail)?;
@@ -58,6 +63,18 @@ pub async fn parse(method: &str, raw: &[u8], complete: bool) -> Result<Answer, R
     let headers =
         head.headers.iter().map(|(name, value)| (name.as_str().to_owned(), value.as_bytes().to_vec())).collect();
     Ok(Answer { status: head.status.as_u16(), headers, body, complete })
+}
+
+/// An answer's bytes anew, with its body in one piece: what [`parse`] reads as this answer.
+pub(crate) fn written(answer: &Answer) -> Vec<u8> {
+    let framing = ["content-length", "transfer-encoding", "connection", "trailer"];
+    let mut raw = format!("HTTP/1.1 {}\r\n", answer.status).into_bytes();
+    for (name, value) in answer.headers.iter().filter(|(name, _)| !framing.contains(&name.as_str())) {
+        raw.extend([name.as_bytes(), b": ", value, b"\r\n"].concat());
+    }
+    raw.extend(format!("content-length: {}\r\n\r\n", answer.body.len()).into_bytes());
+    raw.extend(&answer.body);
+    raw
 }
 
 /// A connection whose far side has already said everything.

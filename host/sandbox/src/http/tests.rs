@@ -32,6 +32,10 @@ const PATIENCE: Patience = Patience {
     answer_bytes_max: 300_000,
 };
 
+fn private() -> Route {
+    Route { allow_private: true, ..Route::default() }
+}
+
 /// Serves one connection: the pieces with a pause before each, then closes or holds it open.
 async fn server(pieces: Vec<(u64, Vec<u8>)>, hold: bool) -> (String, tokio::task::JoinHandle<Vec<u8>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -61,7 +65,7 @@ fn post(url: String) -> Request {
 async fn run(pieces: Vec<(u64, Vec<u8>)>, hold: bool) -> (Exchange, Seen, Vec<u8>) {
     let (url, served) = server(pieces, hold).await;
     let mut seen = Seen::default();
-    let exchange = exchange(&post(url), &[], true, PATIENCE, &mut seen).await.unwrap();
+    let exchange = exchange(&post(url), &[], &private(), PATIENCE, &mut seen).await.unwrap();
     let asked = if hold { Vec::new() } else { served.await.unwrap() };
     (exchange, seen, asked)
 }
@@ -130,7 +134,7 @@ async fn an_answer_beyond_the_cap_ends_the_exchange() {
 async fn a_fence_stops_before_the_first_byte() {
     let (url, served) = server(vec![], false).await;
     let mut seen = Seen { stop: true, ..Seen::default() };
-    let error = exchange(&post(url), &[], true, PATIENCE, &mut seen).await.unwrap_err();
+    let error = exchange(&post(url), &[], &private(), PATIENCE, &mut seen).await.unwrap_err();
     assert!(matches!(error, NotSent::Stopped(_)));
     assert_eq!(served.await.unwrap(), b"");
 }
@@ -140,8 +144,26 @@ async fn nobody_listening_is_nothing_sent() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     drop(listener);
-    let error = exchange(&post(url), &[], true, PATIENCE, &mut Seen::default()).await.unwrap_err();
+    let error = exchange(&post(url), &[], &private(), PATIENCE, &mut Seen::default()).await.unwrap_err();
     assert!(matches!(error, NotSent::Connect { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn no_header_stands_beside_the_credentials() {
+    let (url, served) = server(vec![], false).await;
+    let request = Request { headers: vec![("x-key".to_owned(), "guess".to_owned())], ..post(url) };
+    let secret = [("X-Key".to_owned(), http::HeaderValue::from_static("secret"))];
+    let error = exchange(&request, &secret, &private(), PATIENCE, &mut Seen::default()).await.unwrap_err();
+    assert!(matches!(&error, NotSent::Request(why) if !why.contains("secret")), "{error}");
+    served.abort();
+}
+
+#[tokio::test]
+async fn an_answer_that_can_be_read_in_two_ways_says_nothing() {
+    let two = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n";
+    assert!(parse("POST", two, true).await.is_err() && parse("POST", two, false).await.is_err());
+    let smuggled = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+    assert!(parse("POST", smuggled, true).await.is_err());
 }
 
 #[tokio::test]
@@ -154,6 +176,15 @@ async fn stored_bytes_are_read_as_they_were_on_the_wire() {
     for broken in [&b""[..], b"HTTP/1.1 200 OK\r\n", b"nonsense\r\n\r\n", &chunked[..chunked.len() - 5]] {
         assert!(parse("POST", broken, true).await.is_err(), "{broken:?}");
     }
+}
+
+#[tokio::test]
+async fn an_answer_is_read_again_as_it_was_written_anew() {
+    let chunked = b"HTTP/1.1 404 No\r\nX-A: b\r\nTransfer-Encoding: chunked\r\n\r\n1\r\no\r\n1\r\nk\r\n0\r\n\r\n";
+    let first = parse("GET", chunked, true).await.unwrap();
+    let anew = parse("GET", &raw::written(&first), true).await.unwrap();
+    assert_eq!((anew.status, anew.body.as_slice()), (404, b"ok".as_slice()));
+    assert!(anew.headers.contains(&("x-a".to_owned(), b"b".to_vec())), "{:?}", anew.headers);
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     CALLS_OF_ONE_COMPONENT_MAX, CALLS_OF_ONE_TENANT_MAX, CALLS_OF_ONE_TENANT_WAITING_MAX, CALLS_WAITING_MAX,
-    COMPONENT_BYTES_MAX, CORE_INSTANCES_PER_COMPONENT, FIELDS_MAX, Limits, MEMORIES_PER_COMPONENT, STACK_BYTES,
+    COMPONENT_BYTES_MAX, CORE_INSTANCES_PER_COMPONENT, FIELDS_MAX, HEADER_BYTES_MAX, HEADERS_MAX, Limits, MEMORIES_PER_COMPONENT, STACK_BYTES,
     TABLE_ELEMENTS_MAX, TABLES_PER_COMPONENT,
 };
 use crate::convert;
@@ -194,6 +194,8 @@ pub const LIMITS: &[Limit] = &[
     set("field", Bytes, |limits| limits.field_bytes_max as u64, ToolLimit, "one value: a text that a person wrote, many times over"),
     set("request", Bytes, |limits| limits.request_bytes_max as u64, ToolLimit, "URL, headers and body; the ledger keeps all of it"),
     set("response", Bytes, |limits| limits.response_bytes_max as u64, Cut, "what the guest sees of a body; the ledger keeps all of it"),
+    fixed("headers", Count, HEADERS_MAX, Cut, "declared headers of one answer that the guest is given"),
+    fixed("header", Bytes, HEADER_BYTES_MAX, Cut, "one header's value: a longer one is left out, half a value says something else"),
     set("evidence-max", Bytes, |limits| limits.evidence_bytes_max as u64, Frozen, "a large answer may hold the only copy of a token"),
     set("connect-within", Time, |limits| millis(limits.connect_within), EndsExchange, "until a connection is set up"),
     set("request-deadline", Time, |limits| millis(limits.request_deadline), EndsExchange, "providers answer within 30 s or do not"),

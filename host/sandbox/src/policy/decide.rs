@@ -11,6 +11,7 @@ use super::{
     ApprovalRule, ComponentRule, CredentialUse, DatabaseGrant, EndpointRule, Exclusive, Policy, Requires, database, gates,
 };
 use crate::describe::digest_text;
+use crate::egress::{Proxy, Route};
 use crate::limits::Limits;
 
 /// What an operation was granted.
@@ -34,6 +35,10 @@ pub struct Grant {
     pub credential_line: Option<usize>,
     /// Whether private addresses may be connected to.
     pub allow_private: bool,
+    /// By which way the endpoint is reached.
+    pub route: Route,
+    /// Where an answer may send a lookup on to: the endpoints of this component's granted lookups.
+    pub onward: Vec<Onward>,
     /// Whether the operator states that nothing stands between this host and the provider.
     pub egress_direct: bool,
     /// The database that is asked; none for HTTP.
@@ -50,6 +55,39 @@ pub struct Grant {
     pub exclusives: Vec<Exclusive>,
     /// Limits of the call.
     pub limits: Limits,
+}
+
+/// An endpoint that a lookup may be sent on to.
+#[derive(Debug, Clone)]
+pub struct Onward {
+    /// Its base URL.
+    pub url: String,
+    /// By which way it is reached.
+    pub route: Route,
+}
+
+#[cfg(test)]
+impl Grant {
+    /// A lookup at that URL, and where it may be sent on to.
+    pub(crate) fn for_tests(url: &str, onward: Vec<Onward>) -> Self {
+        Self {
+            line: 1,
+            tenant: "acme".to_owned(),
+            owner: "tests".to_owned(),
+            url: url.to_owned(),
+            account: String::new(),
+            allow_private: false,
+            route: Route::default(),
+            onward,
+            egress_direct: false,
+            credential: None,
+            requires: Requires::default(),
+            read_answers: false,
+            approvals: Vec::new(),
+            exclusives: Vec::new(),
+            limits: Limits::default(),
+        }
+    }
 }
 
 /// Why an operation is not granted, in two texts.
@@ -149,6 +187,8 @@ pub fn decide(
         endpoint_line: endpoint.line,
         credential_line: credential.as_ref().and_then(|usage| Some(policy.credentials.get(&usage.name)?.line)),
         allow_private: endpoint.allow_private,
+        route: route(policy, endpoint).map_err(deny)?,
+        onward: if declared.effect == EffectClass::None { onward(policy, contract, rule) } else { Vec::new() },
         egress_direct: endpoint.egress_direct,
         database,
         credential,
@@ -283,6 +323,35 @@ fn url(contract: &Contract, name: &str, endpoint: &EndpointRule) -> Result<Strin
     Ok(url.clone())
 }
 
+fn route(policy: &Policy, endpoint: &EndpointRule) -> Result<Route, String> {
+    let credential = match &endpoint.proxy_credential {
+        Some(name) => {
+            let found = policy.credentials.get(name).map(|found| found.usage(name));
+            let found = found.ok_or_else(|| format!("the policy has no [credential.{name}], which a proxy is to be shown"))?;
+            if !found.attach.is_for_a_proxy() {
+                return Err(format!("[credential.{name}] is for a proxy; its `attach` is \"header:Proxy-Authorization\""));
+            }
+            Some(found)
+        }
+        None => None,
+    };
+    let proxy = endpoint.proxy.clone().map(|url| Proxy { url, credential });
+    let resolver = policy.resolver.clone();
+    Ok(Route { allow_private: endpoint.allow_private, ca: endpoint.ca.clone(), proxy, resolver })
+}
+
+/// The endpoints that the policy has and this component's granted lookups are sent to.
+fn onward(policy: &Policy, contract: &Contract, rule: &ComponentRule) -> Vec<Onward> {
+    let granted = |operation: &&Operation| operation.effect == EffectClass::None && rule.grant.contains(&operation.name);
+    let lookups = contract.operations.values().filter(granted);
+    let names: BTreeSet<&String> = lookups.map(|operation| &operation.endpoint).collect();
+    let reached = names.into_iter().filter_map(|name| {
+        let endpoint = policy.endpoints.get(name)?;
+        Some(Onward { url: url(contract, name, endpoint).ok()?, route: route(policy, endpoint).ok()? })
+    });
+    reached.collect()
+}
+
 fn credential(
     policy: &Policy,
     contract: &Contract,
@@ -303,6 +372,9 @@ fn credential(
             "[[component]] at line {} names no digest, so the contract's own URL would decide where [credential.{wanted}] goes; give `digest` there (beside a signer too) or `url` in [endpoint.{name}]",
             rule.line
         ));
+    }
+    if found.attach.is_for_a_proxy() {
+        return Err(format!("[credential.{wanted}] is for a proxy, and the endpoint {name} would be shown it"));
     }
     Ok(Some(found.usage(wanted)))
 }

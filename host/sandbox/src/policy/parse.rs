@@ -13,7 +13,7 @@ use super::{
     AccountIs, Attach, CONTEXT_FACTS, ComponentRule, ContextRules, CredentialRule, CredentialSource, EndpointRule,
     Keyring, KeyringStore, Policy, PolicyErrors, Privacy, Retention, Setter,
 };
-use super::{database, gates, signers, units};
+use super::{database, gates, network, signers, units};
 use crate::limits::Limits;
 use crate::signature::Signatures;
 
@@ -22,7 +22,9 @@ const LATER: [&str; 1] = ["approvers"];
 /// The same, in `[[component]]`.
 const LATER_COMPONENT: [&str; 2] = ["bounds", "trust-docs"];
 /// Headers that say how a message is framed or routed: never a place for a secret.
-const FRAMING_HEADERS: [&str; 10] = [
+const FRAMING_HEADERS: [&str; 13] = [
+    "accept-encoding",
+    "content-type",
     "host",
     "content-length",
     "transfer-encoding",
@@ -31,8 +33,9 @@ const FRAMING_HEADERS: [&str; 10] = [
     "te",
     "trailer",
     "expect",
-    "proxy-authorization",
+    "keep-alive",
     "proxy-connection",
+    "user-agent",
 ];
 
 pub(super) fn parse(file: &str, text: &str) -> Result<Policy, PolicyErrors> {
@@ -55,6 +58,7 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Policy, PolicyErrors> {
         "privacy",
         "approve",
         "exclusive",
+        "resolver",
     ];
     reader.only(&root, &known, &LATER);
     let signers = signers::read(&mut reader, &root);
@@ -70,6 +74,7 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Policy, PolicyErrors> {
         limits: limits(&mut reader, &root),
         retention: retention(&mut reader, &root),
         privacy: privacy(&mut reader, &root),
+        resolver: network::resolver(&mut reader, &root),
     };
     reader.finish(policy)
 }
@@ -143,7 +148,7 @@ fn names<'a>(reader: &mut Reader<'a>, table: &Table<'a>, key: &str) -> Vec<Strin
 }
 
 fn endpoint<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> Option<EndpointRule> {
-    let known = ["url", "account", "egress", "allow-private", "account-is"];
+    let known = ["url", "account", "egress", "allow-private", "account-is", "proxy", "proxy-credential"];
     reader.only(table, &[&known[..], &database::KEYS].concat(), &[]);
     let url = reader.string(table, "url");
     if let Some(Err(why)) = url.map(|text| database::url(text).unwrap_or_else(|| base_url(text).map(drop))) {
@@ -161,8 +166,12 @@ fn endpoint<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> Option<EndpointRu
             false
         }
     };
+    let (proxy, proxy_credential) = network::proxy(reader, table, egress_direct);
     Some(EndpointRule {
         line: table.line,
+        ca: network::ca(reader, table),
+        proxy,
+        proxy_credential,
         url: url.map(str::to_owned),
         account: account.map(str::to_owned),
         egress_direct,
@@ -183,17 +192,8 @@ fn account_is<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> Option<AccountI
 
 /// Whether the text is a URL that a request's path can be put behind.
 pub(super) fn base_url(text: &str) -> Result<Url, String> {
-    let url = Url::parse(text).map_err(|error| format!("not a URL: {error}"))?;
-    if !matches!(url.scheme(), "https" | "http") || !url.has_host() {
-        return Err("expected https://HOST or http://HOST".into());
-    }
-    if !url.username().is_empty() || url.password().is_some() {
-        return Err("a URL must not hold a user or password; use a [credential.NAME]".into());
-    }
-    if url.query().is_some() || url.fragment().is_some() {
-        return Err("a base URL has no query and no fragment".into());
-    }
-    Ok(url)
+    oncegate_contract::check_base_url(text)?;
+    Url::parse(text).map_err(|error| format!("not a URL: {error}"))
 }
 
 fn credential<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> Option<CredentialRule> {

@@ -108,6 +108,11 @@ impl<'a> Reader<'a> {
         Some(Table { path: table.key(key), line, entries })
     }
 
+    /// The keys of a table.
+    pub(super) fn keys(&self, table: &Table<'a>) -> Vec<String> {
+        table.entries.keys().map(|key| key.get_ref().as_ref().to_owned()).collect()
+    }
+
     /// The tables in a table, each with its key.
     pub(super) fn tables(&mut self, table: &Table<'a>) -> Vec<(String, Table<'a>)> {
         let names: Vec<&str> = table.entries.keys().map(|key| key.get_ref().as_ref()).collect();

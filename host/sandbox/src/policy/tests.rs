@@ -160,7 +160,7 @@ fn errors_name_file_line_and_key() {
         ),
         ("[[component]]\ntenants = [\"*\"]\ngrant = []", "there are no wildcards"),
         ("component = 1", "p.toml:1: component: expected one or more [[component]] tables, got integer"),
-        ("[endpoint.a]\nurl = \"ftp://x\"", "p.toml:2: endpoint.a.url: expected https://HOST"),
+        ("[endpoint.a]\nurl = \"ftp://x\"", "p.toml:2: endpoint.a.url: the URL is neither http nor https"),
         ("[endpoint.a]\nurl = \"https://u:p@x\"", "user or password"),
         ("[endpoint.a]\nurl = \"https://x/?a=1\"", "no query"),
         ("[endpoint.a]\negress = \"both\"", "p.toml:2: endpoint.a.egress: expected \"direct\""),

@@ -2,16 +2,22 @@
 
 use std::net::IpAddr;
 
-use oncegate_sandbox::egress;
 use oncegate_sandbox::policy::Policy;
+use oncegate_sandbox::{egress, http};
 
 /// One warning per such endpoint; `text` is the policy's, to say in which line.
 pub(crate) async fn unusable(policy: &Policy, text: &str) -> Vec<String> {
     let mut warnings = Vec::new();
     for (name, rule) in &policy.endpoints {
+        let place = line(text, name).map_or_else(String::new, |line| format!("line {line}: "));
+        if let Some(Err(why)) = match &rule.ca {
+            Some(file) => Some(http::probe_ca(file).await),
+            None => None,
+        } {
+            warnings.push(format!("{place}endpoint.{name}.ca: the file: {why}, so that nothing can be sent there"));
+        }
         let Some(url) = &rule.url else { continue };
         let Some(why) = refused(url, rule.allow_private).await else { continue };
-        let place = line(text, name).map_or_else(String::new, |line| format!("line {line}: "));
         warnings.push(format!("{place}endpoint.{name}.url: {why}, so that nothing can be sent there"));
     }
     warnings
@@ -61,6 +67,12 @@ mod tests {
         }
         let metadata = "[endpoint.pay]\nurl = \"http://169.254.169.254\"\naccount = \"a\"\nallow-private = true\n";
         assert!(warned(metadata).await[0].contains("metadata"));
+    }
+
+    #[tokio::test]
+    async fn a_file_of_issuers_that_is_none_is_named() {
+        let said = warned("[endpoint.pay]\nca = \"/nowhere/ca.pem\"\n").await;
+        assert!(said.len() == 1 && said[0].starts_with("line 1: endpoint.pay.ca: "), "{said:?}");
     }
 
     #[tokio::test]
