@@ -5,11 +5,14 @@
 use serde_json::{Map, Value, json};
 
 use super::CONTEXT_FACTS;
+use crate::limits::{LIMITS, Unit};
 
 const DIGEST: &str = "^sha256:[0-9A-Fa-f]{64}$";
 const NAME: &str = "^[A-Za-z0-9._:@+-]{1,200}$";
 const SIZE: &str = "^[0-9]+ *(B|KiB|MiB|GiB)?$";
 const DURATION: &str = "^[0-9]+ *(ms|s|m|h|d)$";
+/// Of a provider, or of a database.
+const URL: &str = "^((https?|postgres|mysql|mongodb)://[^?#@]+|sqlite:[^/?#@]+)$";
 /// A minisign public key in base64: 42 bytes that begin with `Ed`.
 const PUBLIC_KEY: &str = "^RW[A-Za-z0-9+/]{54}$";
 const SOURCE: &str = "^(env:.+|file:/.+|command:.+|keyring:((kernel|secret-service):)?[^/]+/.+)$";
@@ -32,6 +35,8 @@ pub fn schema() -> Value {
             ("context", context()),
             ("limits", limits()),
             ("retention", retention()),
+            ("privacy", privacy()),
+            ("resolver", resolver()),
             ("approve", list("What a person approves before it is sent.", approve())),
             ("exclusive", list("Operations of which one happens for one purpose.", exclusive())),
         ],
@@ -144,7 +149,7 @@ fn endpoint() -> Value {
         "What the operator says about an endpoint of contracts.",
         &[],
         [
-            ("url", text("The URL that is used instead of the contract's.", "^https?://[^?#@]+$")),
+            ("url", text("The URL that is used instead of the contract's.", URL)),
             (
                 "account",
                 text(
@@ -164,6 +169,37 @@ fn endpoint() -> Value {
                 flag("Whether private, loopback and link-local addresses may be connected to, and plain http used."),
             ),
             ("account-is", asked),
+            ("ca", text("A PEM file with the certificates that are trusted there in place of the public ones.", "^/")),
+            ("proxy", text("The proxy that requests go through: http://HOST:PORT.", "^http://[^/?#@]+/?$")),
+            ("proxy-credential", text("The [credential.NAME] that is shown to the proxy.", NAME)),
+            ("user", text("Of a database: who logs in.", NAME)),
+            ("role", text("Of a database: the role that is taken on after that.", NAME)),
+            (
+                "credential",
+                text(
+                    "Of a database: the credential that has the password, where the contract's endpoint is not at hand.",
+                    NAME,
+                ),
+            ),
+            ("file", text("Of a SQLite database: its file.", "^/")),
+            (
+                "tls",
+                json!({ "description": "Of a database: \"off\" encrypts nothing, and goes only with `allow-private`.", "enum": ["required", "off"] }),
+            ),
+            (
+                "rows",
+                json!({ "description": "Of a database: rows of one answer.", "type": "integer", "minimum": 1, "maximum": 10_000 }),
+            ),
+            ("statement-timeout", text("Of a database: how long a statement may run.", DURATION)),
+            (
+                "role-checked",
+                json!({ "description": "Of a document database: false where its server cannot say what the role may do.", "type": "boolean", "default": true }),
+            ),
+            (
+                "read-concern",
+                json!({ "description": "Of a document database: the read concern.", "enum": ["local", "available", "majority", "linearizable"] }),
+            ),
+            ("auth-database", text("Of a document database: where it knows the user from.", NAME)),
         ],
     )
 }
@@ -182,7 +218,10 @@ fn credential() -> Value {
             ),
             (
                 "attach",
-                text("The request header that carries it: header:NAME.", "^header:[A-Za-z0-9!#$%&'*+.^_`|~-]+$"),
+                text(
+                    "The request header that carries it, header:NAME; or password, for a database.",
+                    "^(password|header:[A-Za-z0-9!#$%&'*+.^_`|~-]+)$",
+                ),
             ),
             (
                 "format",
@@ -206,30 +245,62 @@ fn context() -> Value {
     })
 }
 
+/// Those of the table of limits that a policy may set.
 fn limits() -> Value {
-    let size = |what: &str| json!({ "description": what, "anyOf": [{ "type": "string", "pattern": SIZE }, { "type": "integer", "minimum": 1 }] });
-    let time = |what: &str| text(what, DURATION);
-    let count = |what: &str| json!({ "description": what, "type": "integer", "minimum": 0, "maximum": u32::MAX });
+    let properties = LIMITS.iter().filter(|limit| limit.overridable()).map(|limit| {
+        let what = format!("{} Beyond it: {}.", sentence(limit.reason), limit.over.word());
+        let schema = match limit.unit {
+            Unit::Bytes => {
+                let values = [json!({ "type": "string", "pattern": SIZE }), json!({ "type": "integer", "minimum": 1 })];
+                json!({ "description": what, "anyOf": values })
+            }
+            Unit::Time => text(&what, DURATION),
+            Unit::Count => json!({ "description": what, "type": "integer", "minimum": 0, "maximum": u32::MAX }),
+        };
+        (limit.name.to_owned(), schema)
+    });
+    json!({
+        "description": "Limits of every call.",
+        "type": "object", "additionalProperties": false, "properties": properties.collect::<Map<String, Value>>(),
+    })
+}
+
+/// With a capital letter and a full stop.
+fn sentence(words: &str) -> String {
+    let mut letters = words.chars();
+    let first = letters.next().map(|letter| letter.to_ascii_uppercase());
+    format!("{}{}.", first.map(String::from).unwrap_or_default(), letters.as_str())
+}
+
+fn privacy() -> Value {
     closed(
-        "Limits of every call.",
+        "What of the ledger is kept encrypted.",
         &[],
         [
-            ("memory", size("Linear memory of the guest, all memories together.")),
-            ("wall-time", time("From the start of the guest to its end, host calls included.")),
-            ("answer-within", time("When the caller is answered `pending`, the guest running on.")),
-            ("host-calls", count("Calls of lookup, effect and context together.")),
-            ("effects", count("Effects per call, whatever a contract asks for.")),
-            ("lookups", count("Lookups per call.")),
-            ("response", size("Bytes of an answer's body that the guest sees.")),
-            ("evidence-max", size("Bytes of an answer that are kept; an effect whose answer has more is frozen.")),
-            ("result", size("Bytes of the tool's result as JSON.")),
-            ("log", size("Bytes of the guest's standard output and error that are kept.")),
-            ("connect-within", time("Until a connection to a provider is set up.")),
-            ("request-deadline", time("From the first byte sent to the last one received.")),
-            ("idle", time("Between two reads of an answer.")),
-            ("send-within", time("From the dispatch commit to the first byte.")),
-            ("attach", time("How long a second caller waits for the first one's result.")),
-            ("elicitation-within", time("How long a question to a client's person stays open.")),
+            (
+                "encrypt",
+                flag("Whether labels, raw bytes and generated fields are encrypted under a key per parent object."),
+            ),
+            ("key-from", text("Where the key that protects those keys is, written as a credential's `from`.", SOURCE)),
+        ],
+    )
+}
+
+fn resolver() -> Value {
+    let hosts = json!({
+        "description": "Addresses of hosts that no name server is asked for.",
+        "type": "object",
+        "additionalProperties": { "type": "array", "minItems": 1, "items": { "type": "string" } },
+    });
+    closed(
+        "How names of hosts become addresses.",
+        &[],
+        [
+            (
+                "server",
+                json!({ "description": "The name server: an address, with :PORT if it is not 53.", "type": "string" }),
+            ),
+            ("hosts", hosts),
         ],
     )
 }
