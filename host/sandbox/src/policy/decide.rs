@@ -79,7 +79,11 @@ impl Grant {
             allow_private: false,
             route: Route::default(),
             onward,
+            known_by: "digest".to_owned(),
+            endpoint_line: 1,
+            credential_line: None,
             egress_direct: false,
+            database: None,
             credential: None,
             requires: Requires::default(),
             read_answers: false,
@@ -175,7 +179,6 @@ pub fn decide(
             )));
         }
     };
-    let credential = credential(policy, contract, rule, name).map_err(deny)?;
     Ok(Grant {
         line: rule.line,
         read_answers: may_read_answers(policy, digest, &tenant, operation),
