@@ -26,6 +26,7 @@ mod keyrings;
 mod killat;
 mod kills;
 mod kills_by_mode;
+mod languages;
 mod localstripe;
 mod many;
 mod owners;
