@@ -14,6 +14,7 @@ mod closed_table;
 mod content_keys;
 mod crash_states;
 mod crossings;
+mod databases;
 mod disk_faults;
 mod disk_images;
 mod disk_power;

@@ -5,6 +5,7 @@
 pub mod appends;
 pub mod baddisk;
 pub mod client;
+pub mod databases;
 pub mod faults;
 pub mod harness;
 pub mod killat;
