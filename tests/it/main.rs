@@ -15,6 +15,7 @@ mod code_cache;
 mod content_keys;
 mod crash_states;
 mod crossings;
+mod databases;
 mod disk_faults;
 mod disk_images;
 mod disk_power;

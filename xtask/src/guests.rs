@@ -33,7 +33,7 @@ struct Build {
     component: &'static str,
 }
 
-/// `refunds-bare` carries no contract: it is there to be packed with one.
+/// `refunds-bare` and `books` carry no contract: they are there to be packed with one.
 const BUILDS: &[Build] = &[
     build("refunds"),
     build("campaign"),
@@ -45,6 +45,7 @@ const BUILDS: &[Build] = &[
     Build { workspace: "tests/guests", ..build("hostile") },
     Build { workspace: "tests/guests", ..build("mirror") },
     Build { workspace: "tests/guests", ..build("payouts") },
+    Build { workspace: "tests/guests", ..build("books") },
     Build {
         workspace: "guest-examples",
         package: "refunds",
