@@ -43,7 +43,8 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Policy, PolicyErrors> {
         return reader.finish(Policy::default());
     }
     let root = Reader::root(root.get_ref());
-    let known = ["component", "endpoint", "credential", "context", "limits", "retention", "privacy", "approve", "exclusive"];
+    let known =
+        ["component", "endpoint", "credential", "context", "limits", "retention", "privacy", "approve", "exclusive"];
     reader.only(&root, &known, &LATER);
     let policy = Policy {
         components: components(&mut reader, &root),
