@@ -435,3 +435,20 @@ fn a_signers_component_brings_no_url_of_its_own() {
     loose.signatures.note(digest, standing, None);
     assert!(decided(&loose, "acme", "create-refund").unwrap_err().for_operator().contains("names no digest"));
 }
+
+#[test]
+fn privacy_is_off_unless_it_is_asked_for() {
+    let parsed = |text: &str| Policy::parse("p.toml", text).unwrap_or_else(|errors| panic!("{errors}")).privacy;
+    assert_eq!(parsed(""), Privacy { encrypt: false, key_from: None });
+    let on = parsed("[privacy]\nencrypt = true\nkey-from = \"env:MASTER\"\n");
+    assert_eq!(on, Privacy { encrypt: true, key_from: Some(CredentialSource::Env("MASTER".into())) });
+    for (text, wrong) in [
+        ("[privacy]\nencrypt = \"yes\"\n", "privacy.encrypt"),
+        ("[privacy]\nkey-from = \"MASTER\"\n", "privacy.key-from"),
+        ("[privacy]\nkey-from = \"file:master\"\n", "absolute path"),
+        ("[privacy]\nkeys = 1\n", "keys"),
+    ] {
+        let said = errors(text);
+        assert!(said.contains(wrong), "{said}");
+    }
+}
