@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::cases::{Case, Filled, Step, steps};
 use super::villain::{self, Heard, tag};
-use super::{PAY_SECRET, SHOP_SECRET, Scene, each};
+use super::{Caller, PAY_SECRET, SHOP_SECRET, Scene, each, until_not};
 
 /// What unpacking a gigabyte would take; the largest answers here are kept in less.
 const GROWTH_KIB_MAX: u64 = 400 << 10;
@@ -111,7 +111,7 @@ fn no_answer_makes_a_false_done_a_second_effect_or_a_large_host() {
     // The bytes came back, or will: what is there is exactly what was sent.
     kept_as_sent(&scene);
     provider.lists.store(true, Ordering::SeqCst);
-    let settled = each(&cases, |case| (case.key("effect") != "no-effect").then(|| scene.caller.act(&case.name)));
+    let settled = each(&cases, |case| (case.key("effect") != "no-effect").then(|| settled(&scene.caller, &case.name)));
     for (case, settled) in cases.iter().zip(settled) {
         let Some(settled) = settled else { continue };
         assert!(["done", "already_done"].contains(&settled["status"].as_str().unwrap()), "{}: {settled}", case.name);
@@ -120,6 +120,10 @@ fn no_answer_makes_a_false_done_a_second_effect_or_a_large_host() {
     }
     // And it goes on as if nothing had been.
     assert_eq!(scene.show("interim-one")["status"], "done");
+}
+
+fn settled(caller: &Caller, id: &str) -> Value {
+    until_not(&["pending"], || caller.act(id))
 }
 
 /// Each stored answer is the beginning of what was sent for its effect, up to where a deadline ended it.
@@ -152,9 +156,10 @@ fn slow_answers_hold_up_nobody_else() {
     let cases = Arc::new(Case::all("answers"));
     let (scene, _) = staged(&cases);
     let slow: Vec<&Case> = cases.iter().filter(|case| case.name.starts_with("sl") || case.name == "silence").collect();
+    let caller = &scene.caller;
     std::thread::scope(|scope| {
         for case in &slow {
-            scope.spawn(|| scene.caller.show(&case.name));
+            scope.spawn(move || caller.show(&case.name));
         }
         let begun = Instant::now();
         while scene.shop.connections() < slow.len() {

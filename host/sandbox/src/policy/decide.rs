@@ -295,9 +295,12 @@ fn route(policy: &Policy, endpoint: &EndpointRule) -> Result<Route, String> {
     let credential = match &endpoint.proxy_credential {
         Some(name) => {
             let found = policy.credentials.get(name).map(|found| found.usage(name));
-            let found = found.ok_or_else(|| format!("the policy has no [credential.{name}], which a proxy is to be shown"))?;
+            let found =
+                found.ok_or_else(|| format!("the policy has no [credential.{name}], which a proxy is to be shown"))?;
             if !found.attach.is_for_a_proxy() {
-                return Err(format!("[credential.{name}] is for a proxy; its `attach` is \"header:Proxy-Authorization\""));
+                return Err(format!(
+                    "[credential.{name}] is for a proxy; its `attach` is \"header:Proxy-Authorization\""
+                ));
             }
             Some(found)
         }
@@ -310,7 +313,8 @@ fn route(policy: &Policy, endpoint: &EndpointRule) -> Result<Route, String> {
 
 /// The endpoints that the policy has and this component's granted lookups are sent to.
 fn onward(policy: &Policy, contract: &Contract, rule: &ComponentRule) -> Vec<Onward> {
-    let granted = |operation: &&Operation| operation.effect == EffectClass::None && rule.grant.contains(&operation.name);
+    let granted =
+        |operation: &&Operation| operation.effect == EffectClass::None && rule.grant.contains(&operation.name);
     let lookups = contract.operations.values().filter(granted);
     let names: BTreeSet<&String> = lookups.map(|operation| &operation.endpoint).collect();
     let reached = names.into_iter().filter_map(|name| {
