@@ -30,7 +30,7 @@ const SHOP_SECRET: &str = "sk_shop/4+f9=Qz!71";
 const PAY_SECRET: &str = "sk_pay_9Zx-04_tR+e/s";
 /// Long enough for a right answer on a busy machine, short enough for a slow one to be cut.
 const LIMITS: &str =
-    "answer-within = \"60s\"\nwall-time = \"60s\"\nidle = \"3s\"\nrequest-deadline = \"8s\"\nattach = \"60s\"\n";
+    "answer-within = \"60s\"\nwall-time = \"60s\"\nidle = \"6s\"\nrequest-deadline = \"12s\"\nattach = \"60s\"\n";
 
 /// An effect that is looked for is found by then, on a busy machine.
 const SETTLED_WITHIN: Duration = Duration::from_secs(60);
