@@ -8,12 +8,15 @@ use std::thread;
 use super::villain::{self, Villain, tag};
 use super::{Scene, until_not};
 
+/// An answer's bytes, made of the question's.
+type Lie = fn(&[u8]) -> Vec<u8>;
+
 /// What a question is answered with.
 #[derive(Clone)]
 enum Say {
     Addresses(Vec<IpAddr>),
-    /// The answer's bytes, made of the question's.
-    Bytes(fn(&[u8]) -> Vec<u8>),
+    /// Whatever these are.
+    Bytes(Lie),
     /// Cut off, so that it is asked again over TCP; there these.
     Cut(Vec<IpAddr>),
     Nothing,
@@ -199,7 +202,7 @@ fn a_name_server_that_lies_or_is_silent_connects_nobody() {
     let names = Names::start();
     let scene = named(&names);
     answering(&scene);
-    let lies: [fn(&[u8]) -> Vec<u8>; 5] = [
+    let lies: [Lie; 5] = [
         // Another number.
         |question| {
             let mut lie = answer(question, &loopback());
