@@ -60,3 +60,21 @@ fn a_lookup_goes_on_to_named_places_and_takes_no_credential_along() {
     let log = scene.logs("sent on");
     assert!(!log.contains(SHOP_SECRET), "{log}");
 }
+
+#[test]
+fn what_settles_an_effect_is_not_looked_up_elsewhere() {
+    let scene = Scene::start();
+    let filled = filled(&scene, "E-1");
+    scene.pay.plays(move |heard, _| match heard.method().as_str() {
+        "GET" => steps("HTTP/1.1 302 Found\\r\\nLocation: {named}/files/x\\r\\nContent-Length: 0\\r\\n\\r\\n", &filled),
+        _ => villain::json(500, "{}"),
+    });
+    scene.files.plays(|_, _| villain::json(200, r#"{"data":[]}"#));
+    for _ in 0..2 {
+        assert_eq!(scene.act("E-1")["status"], "pending");
+    }
+    let asked = scene.pay.heard().iter().filter(|one| one.method() == "GET").count();
+    let posts = scene.pay.heard().len() - asked;
+    assert!(asked >= 1 && posts == 1, "{asked} {posts}");
+    assert_eq!(scene.files.connections(), 0);
+}

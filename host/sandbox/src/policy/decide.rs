@@ -47,6 +47,15 @@ pub struct Grant {
     pub limits: Limits,
 }
 
+impl Grant {
+    /// The same for a lookup that is not sent on: what another place says, or the same one without the credential,
+    /// proves neither that an effect is absent nor whose an account is.
+    #[must_use]
+    pub(crate) fn staying(self) -> Self {
+        Self { onward: Vec::new(), ..self }
+    }
+}
+
 /// An endpoint that a lookup may be sent on to.
 #[derive(Debug, Clone)]
 pub struct Onward {
