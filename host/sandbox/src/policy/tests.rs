@@ -162,7 +162,7 @@ fn errors_name_file_line_and_key() {
         ("component = 1", "p.toml:1: component: expected one or more [[component]] tables, got integer"),
         ("[endpoint.a]\nurl = \"ftp://x\"", "p.toml:2: endpoint.a.url: the URL is neither http nor https"),
         ("[endpoint.a]\nurl = \"https://u:p@x\"", "user or password"),
-        ("[endpoint.a]\nurl = \"https://x/?a=1\"", "no query"),
+        ("[endpoint.a]\nurl = \"https://x/?a=1\"", "query or fragment"),
         ("[endpoint.a]\negress = \"both\"", "p.toml:2: endpoint.a.egress: expected \"direct\""),
         ("[endpoint.a]\nallow-private = \"yes\"", "expected true or false, got string"),
         ("[endpoint.a]\naccount = \"a b\"", "endpoint.a.account: expected a name"),
