@@ -9,7 +9,7 @@ pub use lines::verify_export;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Effect, Ledger, LedgerError, PAGE_MAX, Record, StateTag, Stored, StreamId, StreamKind, hex, sha256, state,
+    Effect, Event, Ledger, LedgerError, PAGE_MAX, Record, StateTag, Stored, StreamId, StreamKind, hex, sha256, state,
 };
 
 /// Something that is not as it should be.
@@ -87,6 +87,7 @@ pub async fn verify(ledger: &dyn Ledger) -> Result<Report, LedgerError> {
         }
     }
     check.numbers();
+    check.identity(&hex(&ledger.identity().id));
     check.streams(ledger).await;
     match check.lists(ledger).await {
         // After a page that could not be read the store reads nothing more; the damage is what counts.
@@ -132,6 +133,8 @@ struct Check {
     last_seq: u64,
     /// Records that retention removed: those before the tombstone that a stream begins with.
     removed: u64,
+    /// The ledger's id, as its first record says it.
+    created: Option<String>,
     heads: Heads,
     effects: BTreeMap<StreamId, Option<Effect>>,
     problems: Vec<Problem>,
@@ -140,6 +143,14 @@ struct Check {
 impl Check {
     fn problem(&mut self, seq: Option<u64>, stream: Option<StreamId>, what: String) {
         self.problems.push(Problem { seq, stream: stream.map(|stream| stream.to_string()), what });
+    }
+
+    /// The first record and whoever holds the records name one ledger.
+    fn identity(&mut self, ledger: &str) {
+        let other = self.created.take().filter(|created| created != ledger);
+        if let Some(created) = other {
+            self.problem(Some(1), None, format!("it was created as the ledger {created}, not as {ledger}"));
+        }
     }
 
     async fn record(&mut self, ledger: &dyn Ledger, mut record: Record) {
@@ -163,6 +174,9 @@ impl Check {
     fn links(&mut self, record: &Record) {
         if record.seq <= self.last_seq {
             self.problem(Some(record.seq), Some(record.stream), format!("it comes after record {}", self.last_seq));
+        }
+        if let (1, Event::LedgerCreated { id, .. }) = (record.seq, &record.event) {
+            self.created = Some(hex(id));
         }
         self.records += 1;
         self.last_seq = self.last_seq.max(record.seq);

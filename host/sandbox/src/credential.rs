@@ -112,12 +112,14 @@ impl Credential {
 }
 
 fn scrub(bytes: Vec<u8>, secret: &[u8]) -> Vec<u8> {
+    // One that is in the secret could make the secret anew, of what stood before it.
+    let filler = (b'*'..=b'~').find(|byte| !secret.contains(byte)).unwrap_or(b'*');
     let mut clean = bytes;
     let mut from = 0;
     while let Some(at) = memmem::find(&clean[from..], secret).filter(|_| !secret.is_empty()) {
         let found = from + at..from + at + secret.len();
         from = found.end;
-        clean[found].fill(b'*');
+        clean[found].fill(filler);
     }
     clean
 }
@@ -161,5 +163,6 @@ mod tests {
         assert_eq!(scrub(b"a sk_1 b sk_1".to_vec(), b"sk_1"), b"a **** b ****");
         assert_eq!(scrub(b"nothing".to_vec(), b"sk_1"), b"nothing");
         assert_eq!(scrub(b"x".to_vec(), b""), b"x");
+        assert_eq!(scrub(b"abab**".to_vec(), b"ab**"), b"ab++++", "what is written over it does not make it anew");
     }
 }
