@@ -1,6 +1,7 @@
 //! Guests that try to get past the host, judged by what the provider saw: exactly the members that
 //! the contract declares, once each, and as many effects as one.
 
+mod boundaries;
 mod claims;
 pub(crate) mod guests;
 mod neighbours;

@@ -17,6 +17,7 @@ mod wire;
 use std::fs;
 use std::path::PathBuf;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use oncegate_tests::harness::{Guest, Harness, Options};
 use oncegate_tests::mcp::http::{Client, OLDER, Server};
@@ -28,7 +29,11 @@ use villain::Villain;
 const SHOP_SECRET: &str = "sk_shop/4+f9=Qz!71";
 const PAY_SECRET: &str = "sk_pay_9Zx-04_tR+e/s";
 /// Long enough for a right answer on a busy machine, short enough for a slow one to be cut.
-const LIMITS: &str = "answer-within = \"60s\"\nwall-time = \"60s\"\nidle = \"3s\"\nrequest-deadline = \"8s\"\nattach = \"60s\"\n";
+const LIMITS: &str =
+    "answer-within = \"60s\"\nwall-time = \"60s\"\nidle = \"6s\"\nrequest-deadline = \"12s\"\nattach = \"60s\"\n";
+
+/// An effect that is looked for is found by then, on a busy machine.
+const SETTLED_WITHIN: Duration = Duration::from_secs(60);
 
 /// The guest that shows what it was given.
 fn mirror() -> Guest {
@@ -89,6 +94,22 @@ impl Scene {
     }
 }
 
+impl Scene {
+    /// Waits until the program's log has these words; all of it then.
+    #[track_caller]
+    fn logs(&self, words: &str) -> String {
+        let begun = Instant::now();
+        loop {
+            let log = self.server.errors();
+            if log.contains(words) {
+                return log;
+            }
+            assert!(begun.elapsed() < SETTLED_WITHIN, "no {words:?} in {log}");
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
 /// A client, which many threads can use.
 struct Caller(Client);
 
@@ -104,6 +125,19 @@ impl Caller {
 
     fn act(&self, id: &str) -> Value {
         self.call("act", &json!({ "id": id }))
+    }
+}
+
+/// Calls until the status is none of these; an open effect is looked for again after a while.
+fn until_not(statuses: &[&str], mut call: impl FnMut() -> Value) -> Value {
+    let begun = Instant::now();
+    loop {
+        let heard = call();
+        let open = heard["status"].as_str().is_some_and(|status| statuses.contains(&status));
+        if !open || begun.elapsed() > SETTLED_WITHIN {
+            return heard;
+        }
+        thread::sleep(Duration::from_millis(200));
     }
 }
 

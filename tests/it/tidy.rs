@@ -131,7 +131,8 @@ fn every_test_that_stands_beside_what_others_did_exists() {
 fn tests_that_are_named_exist(file: &str, least: usize) {
     let text = fs::read_to_string(root().join(file)).unwrap();
     let named: Vec<&str> = text.split('`').skip(1).step_by(2).filter(|code| code.contains("::")).collect();
-    let named: Vec<&str> = named.into_iter().filter(|code| !["FILE::NAME", "ErrorCode::HttpRequestDenied"].contains(code)).collect();
+    let named: Vec<&str> =
+        named.into_iter().filter(|code| !["FILE::NAME", "ErrorCode::HttpRequestDenied"].contains(code)).collect();
     assert!(named.len() > least, "{named:?}");
     for test in named {
         let (folders, path) = match test.split_once(' ') {

@@ -8,7 +8,8 @@
 //! - `memory:` pages that the memory begins with;
 //! - `contract:`, `wit:`, `text:` other files than `acts`, `tools` and the `wit` itself: contract, types, and the text
 //!   that the component carries about its types;
-//! - `sections:` which custom sections it carries: `contract`, `wit`, `broken` (no UTF-8), `huge` (a megabyte);
+//! - `sections:` which custom sections it carries: `contract`, `wit`, `broken` (no UTF-8), `huge` (a megabyte),
+//!   `full` and `overfull` (as large as one may be, and a byte more);
 //! - `make:` what becomes of the file: `cut N` keeps N bytes, `pad N` grows it to N, `module` leaves the core module;
 //! - `policy: silent` where the policy does not name the component;
 //! - `limits:` lines of the policy's `[limits]`, separated by `;`.
@@ -18,7 +19,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use oncegate_sandbox::describe::{BUILT_IN_WIT, CONTRACT_SECTION, WIT_SECTION};
+use oncegate_sandbox::describe::{BUILT_IN_WIT, CONTRACT_SECTION, SECTION_BYTES_MAX, WIT_SECTION};
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::{Resolve, SourceMap, UnresolvedPackageGroup};
 
@@ -64,7 +65,15 @@ impl Attack {
     }
 
     fn read(path: &Path) -> Result<Self> {
-        let text = fs::read_to_string(path)?;
+        let name = path.file_stem().and_then(|name| name.to_str()).context("no name")?;
+        Self::from_text(name, &fs::read_to_string(path)?)
+    }
+
+    /// One from the text of such a file.
+    ///
+    /// # Errors
+    /// It does not say what it attacks.
+    pub fn from_text(name: &str, text: &str) -> Result<Self> {
         let (head, body): (Vec<&str>, Vec<&str>) = text.lines().partition(|line| line.starts_with(";; "));
         let directive = |line: &&str| {
             let (key, value) = line.trim_start_matches(";; ").split_once(": ")?;
@@ -76,8 +85,7 @@ impl Attack {
                 bail!("the file has no line `;; {key}: …`");
             }
         }
-        let name = path.file_stem().and_then(|name| name.to_str()).context("no name")?.to_owned();
-        Ok(Self { name, directives, body: body.join("\n") })
+        Ok(Self { name: name.to_owned(), directives, body: body.join("\n") })
     }
 
     fn directive(&self, key: &str) -> Option<&str> {
@@ -127,6 +135,8 @@ impl Attack {
         for section in self.directive("sections").unwrap_or("contract wit").split(' ') {
             let (name, data) = match section {
                 "contract" => (CONTRACT_SECTION, self.contract()?.into_bytes()),
+                "full" => (CONTRACT_SECTION, full(self.contract()?, SECTION_BYTES_MAX)),
+                "overfull" => (CONTRACT_SECTION, full(self.contract()?, SECTION_BYTES_MAX + 1)),
                 "broken" => (CONTRACT_SECTION, vec![0xff, 0xfe]),
                 "huge" => (CONTRACT_SECTION, vec![b'#'; 1 << 20]),
                 "wit" => (WIT_SECTION, self.text()?.into_bytes()),
@@ -134,9 +144,8 @@ impl Attack {
             };
             bytes.extend(custom_section(name, &data));
         }
-        match self.directive("make").and_then(|make| make.split_once(' ')) {
-            Some((_, size)) => bytes.resize(size.parse()?, 0),
-            None => {}
+        if let Some((_, size)) = self.directive("make").and_then(|make| make.split_once(' ')) {
+            bytes.resize(size.parse()?, 0);
         }
         Ok(bytes)
     }
@@ -179,13 +188,22 @@ impl Attack {
             parsed.map_err(|(map, error)| anyhow::anyhow!(error.render(&map)))
         };
         let mut resolve = Resolve::new();
-        let package = resolve.push_groups(group("tool.wit", &main)?, vec![built_in, group("stubs.wit", &part("wit/stubs.wit")?)?]);
+        let package = resolve
+            .push_groups(group("tool.wit", &main)?, vec![built_in, group("stubs.wit", &part("wit/stubs.wit")?)?]);
         let package = package.map_err(|error| anyhow::anyhow!("{error:?}"))?;
         let world = *resolve.packages[package].worlds.values().next().context("no world")?;
         embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8)?;
         // What is wrong with it is for the host to find.
         ComponentEncoder::default().module(&module)?.validate(false).encode().with_context(|| self.name.clone())
     }
+}
+
+/// The contract with a comment behind it.
+fn full(mut contract: String, size: usize) -> Vec<u8> {
+    contract.push_str("\n#");
+    let mut bytes = contract.into_bytes();
+    bytes.resize(size, b'#');
+    bytes
 }
 
 fn part(file: &str) -> Result<String> {

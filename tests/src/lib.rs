@@ -6,6 +6,7 @@ pub mod appends;
 pub mod attack;
 pub mod baddisk;
 pub mod client;
+pub mod databases;
 pub mod debian;
 pub mod faults;
 pub mod harness;

@@ -33,7 +33,7 @@ struct Build {
     component: &'static str,
 }
 
-/// `refunds-bare` carries no contract: it is there to be packed with one.
+/// `refunds-bare` and `books` carry no contract: they are there to be packed with one.
 const BUILDS: &[Build] = &[
     build("refunds"),
     build("campaign"),
@@ -45,6 +45,7 @@ const BUILDS: &[Build] = &[
     Build { workspace: "tests/guests", ..build("hostile") },
     Build { workspace: "tests/guests", ..build("mirror") },
     Build { workspace: "tests/guests", ..build("payouts") },
+    Build { workspace: "tests/guests", ..build("books") },
     Build {
         workspace: "guest-examples",
         package: "refunds",
@@ -158,9 +159,14 @@ fn has_standard_library() -> bool {
     files.flatten().any(|file| file.file_name().to_string_lossy().starts_with("libstd-"))
 }
 
-/// Runs a command to its end.
+/// Runs a command to its end, as if cargo had not started this program: build scripts look at what cargo tells a
+/// program of its package, and half of what the host is built from would be compiled again.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let name = format!("{:?}", command.get_program());
+    let of_cargo = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+    for (variable, _) in std::env::vars_os().filter(|(variable, _)| variable.to_str().is_some_and(of_cargo)) {
+        command.env_remove(variable);
+    }
     let status = command.status().with_context(|| format!("{name} cannot be started"))?;
     if !status.success() {
         bail!("{name} ended with {status}");

@@ -40,8 +40,7 @@ pub fn lint(contract: &Contract) -> Vec<Lint> {
 fn asked(contract: &Contract, operation: &Operation, found: &mut Vec<Lint>) {
     let Some(Query::Sql(statement)) = &operation.query else { return };
     let place = format!("operation.{}.statement", operation.name);
-    let first = statement.words().next().unwrap_or_default();
-    if !["SELECT", "WITH", "VALUES", "TABLE"].iter().any(|word| first.eq_ignore_ascii_case(word)) {
+    if !statement.begins_as_select() {
         let message = "it does not begin as a SELECT: the database will refuse whatever writes or gives no rows";
         found.push(note("not-a-select", place.clone(), message));
     }

@@ -110,6 +110,13 @@ impl Statement {
         self.words().any(|found| found.eq_ignore_ascii_case(word))
     }
 
+    /// Whether it begins as a question does; a hint, and a wall only beside the server's.
+    #[must_use]
+    pub fn begins_as_select(&self) -> bool {
+        let first = self.words().next().unwrap_or_default();
+        ["SELECT", "WITH", "VALUES", "TABLE"].iter().any(|word| first.eq_ignore_ascii_case(word))
+    }
+
     /// The words between the places for values.
     pub(crate) fn words(&self) -> impl Iterator<Item = &str> {
         let plain = self.pieces.iter().filter_map(|piece| match piece {

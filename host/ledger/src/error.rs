@@ -159,7 +159,10 @@ impl LedgerError {
     pub fn withholds_bytes(&self) -> bool {
         matches!(
             self,
-            LedgerError::Gone { .. } | LedgerError::Erased | LedgerError::Locked { .. } | LedgerError::KeyMissing { .. }
+            LedgerError::Gone { .. }
+                | LedgerError::Erased
+                | LedgerError::Locked { .. }
+                | LedgerError::KeyMissing { .. }
         )
     }
 

@@ -412,6 +412,8 @@ pub enum Event {
         #[serde(default)]
         decision: Option<String>,
     },
+    /// Nothing more is encrypted under the key with this number: what is erased is counted after that.
+    KeyRetired { generation: u32, at: u64 },
     /// The key with this number is destroyed.
     KeyDestroyed { generation: u32, at: u64 },
 }
@@ -473,6 +475,7 @@ impl Event {
             | Event::Revoked { at, .. }
             | Event::Superseded { at, .. }
             | Event::Erased { at, .. }
+            | Event::KeyRetired { at, .. }
             | Event::KeyDestroyed { at, .. }
             | Event::Decided { at, .. } => Some(*at),
         }

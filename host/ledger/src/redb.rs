@@ -1,8 +1,8 @@
 //! The default ledger: one redb file, one committer thread, and a socket for other processes.
 //!
 //! Beside the ledger `L` lie `L.lock` (who owns it), `L.head` (the marker that it must not be behind),
-//! `L.segments/` (large bytes), `L.hosts/` (living hosts) and `L.sock` (where other processes hand in
-//! their appends).
+//! `L.segments/` (large bytes), `L.hosts/` (living hosts), `L.keys/` (what is encrypted is under these, see
+//! [`crate::private`]) and `L.sock` (where other processes hand in their appends).
 
 mod client;
 mod committer;

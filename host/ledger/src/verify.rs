@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::private::KeyCheck;
 use crate::private::store::KeyStore;
 use crate::{
-    Effect, Ledger, LedgerError, PAGE_MAX, Record, StateTag, Stored, StreamId, StreamKind, hex, sha256, state,
+    Effect, Event, Ledger, LedgerError, PAGE_MAX, Record, StateTag, Stored, StreamId, StreamKind, hex, sha256, state,
 };
 
 /// Something that is not as it should be.
@@ -100,6 +100,7 @@ pub async fn verify_with(ledger: &dyn Ledger, keys: Option<&dyn KeyStore>) -> Re
     if let Some(keys) = keys {
         check.missing_keys(keys)?;
     }
+    check.identity(&hex(&ledger.identity().id));
     check.streams(ledger).await;
     match check.lists(ledger).await {
         // After a page that could not be read the store reads nothing more; the damage is what counts.
@@ -145,6 +146,8 @@ struct Check {
     last_seq: u64,
     /// Records that retention removed: those before the tombstone that a stream begins with.
     removed: u64,
+    /// The ledger's id, as its first record says it.
+    created: Option<String>,
     heads: Heads,
     effects: BTreeMap<StreamId, Option<Effect>>,
     keys: KeyCheck,
@@ -154,6 +157,14 @@ struct Check {
 impl Check {
     fn problem(&mut self, seq: Option<u64>, stream: Option<StreamId>, what: String) {
         self.problems.push(Problem { seq, stream: stream.map(|stream| stream.to_string()), what });
+    }
+
+    /// The first record and whoever holds the records name one ledger.
+    fn identity(&mut self, ledger: &str) {
+        let other = self.created.take().filter(|created| created != ledger);
+        if let Some(created) = other {
+            self.problem(Some(1), None, format!("it was created as the ledger {created}, not as {ledger}"));
+        }
     }
 
     async fn record(&mut self, ledger: &dyn Ledger, mut record: Record) {
@@ -177,6 +188,9 @@ impl Check {
     fn links(&mut self, record: &Record) {
         if record.seq <= self.last_seq {
             self.problem(Some(record.seq), Some(record.stream), format!("it comes after record {}", self.last_seq));
+        }
+        if let (1, Event::LedgerCreated { id, .. }) = (record.seq, &record.event) {
+            self.created = Some(hex(id));
         }
         self.records += 1;
         self.last_seq = self.last_seq.max(record.seq);

@@ -17,7 +17,7 @@ use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
 use crate::credential::Credential;
-use crate::echo::{Forms, Watch};
+use crate::echo::Watch;
 use crate::host::{Book, Host};
 use crate::http::{self, End, Exchange, NotSent, Witness};
 use crate::lookup;
@@ -192,11 +192,6 @@ async fn responded(book: &Book, draft: &Draft, exchange: Exchange, at: u64) -> R
             End::TooLarge => Ended::TooLarge,
         },
     })
-}
-
-/// Whether the answer gives its credential away, in any form.
-pub(crate) fn gives_away(secret: &Credential, raw: &[u8]) -> bool {
-    secret.is_in(raw) || Forms::of(secret.bytes()).are_in(raw)
 }
 
 async fn evidence_bytes(book: &Book, key: [u8; 32], attempt: [u8; 16]) -> Result<usize, LedgerError> {

@@ -98,7 +98,7 @@ impl Cache {
         let path = self.folder.join(file_name(engine, digest));
         let mut bytes = std::fs::read(&path).ok()?;
         let (code, compiled) = bytes.split_at_checked(CODE_BYTES)?;
-        if Mac::verify_slice(self.mac_of(path, compiled), code).is_err() {
+        if Mac::verify_slice(self.mac_of(&path, compiled), code).is_err() {
             tracing::warn!(path = %path.display(), "a file in the cache is not ours; compiling again");
             return None;
         }

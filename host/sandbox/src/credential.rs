@@ -143,6 +143,11 @@ impl Credential {
         }
     }
 
+    /// The same of bytes that are no HTTP answer.
+    pub(crate) fn scrub_bytes(&self, bytes: Vec<u8>) -> Vec<u8> {
+        self.forms().scrub(bytes)
+    }
+
     /// Whether these bytes give the secret away, in whatever form.
     pub(crate) fn is_in(&self, bytes: &[u8]) -> bool {
         self.forms().are_in(bytes)

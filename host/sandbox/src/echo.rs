@@ -157,7 +157,8 @@ mod tests {
             base64::prelude::BASE64_URL_SAFE.encode(format!("ab{text}cd")),
             "3\r\nsk_\r\n5\r\nlive_\r\n8\r\n51/H8+x=\r\n0\r\n\r\n".to_owned(),
         ] {
-            assert!(forms.are_in(echo.as_bytes()), "{echo}");
+            let bytes = echo.as_bytes();
+            assert!(forms.are_in(bytes) || forms.are_in(&unframed(bytes)), "{echo}");
         }
         for innocent in ["", "sk_live_", "51/H8+x", "HTTP/1.1 200 OK\r\n\r\n{\"id\":\"re_1\"}"] {
             assert!(!forms.are_in(innocent.as_bytes()), "{innocent}");

@@ -115,10 +115,9 @@ impl Target {
     pub async fn addresses_by(&self, resolver: &Resolver, allow_private: bool) -> Result<Vec<SocketAddr>, EgressError> {
         let found = match self.literal {
             Some(ip) => vec![ip],
-            None => resolver
-                .resolve(&self.host)
-                .await
-                .map_err(|why| EgressError::Name { host: self.host.clone(), why })?,
+            None => {
+                resolver.resolve(&self.host).await.map_err(|why| EgressError::Name { host: self.host.clone(), why })?
+            }
         };
         for address in &found {
             self.check(*address, allow_private)?;

@@ -85,6 +85,17 @@ fn store(linked: &Linked, door: Door, limits: Limits, log: &Log) -> Store<Guest>
     store
 }
 
+/// Ticks after which a guest lets others go first once more at each tick.
+const OLDER_AFTER_TICKS: u32 = 50;
+/// How often it lets them go first at most.
+const YIELDS_MAX: u32 = 8;
+
+/// How often a guest that has computed for so many ticks lets others go first: whoever has just begun is soon
+/// done, and waits for those who spin only as long as a few of them take.
+fn yields(ticks: u32) -> u32 {
+    (1 + ticks / OLDER_AFTER_TICKS).min(YIELDS_MAX)
+}
+
 /// Yields to other tasks at each tick, and ends the guest when its time is over.
 fn interrupt(
     limits: Limits,
@@ -92,12 +103,20 @@ fn interrupt(
     let started = Instant::now();
     let wall: Duration = limits.wall_time_max;
     debug_assert!(wall > EPOCH_TICK, "a guest needs a tick to start");
+    let mut ticks = 0_u32;
     move |_| {
         if started.elapsed() >= wall {
             return Err(OverLimit("wall-time").into());
         }
+        ticks = ticks.saturating_add(1);
+        let times = yields(ticks);
         // Not the plain async yield: tokio would run this task again before all others.
-        Ok(UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now())))
+        let yielding = async move {
+            for _ in 0..times {
+                tokio::task::yield_now().await;
+            }
+        };
+        Ok(UpdateDeadline::YieldCustom(1, Box::pin(yielding)))
     }
 }
 
@@ -114,4 +133,16 @@ async fn invoke(
     let mut results = vec![Val::Bool(false); usize::from(tool.returns)];
     function.call_async(&mut *store, &arguments, &mut results).await?;
     Ok(results)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longer_a_guest_computes_the_more_often_others_go_first() {
+        assert_eq!((yields(1), yields(OLDER_AFTER_TICKS - 1)), (1, 1));
+        assert_eq!(yields(OLDER_AFTER_TICKS), 2);
+        assert_eq!(yields(u32::MAX), YIELDS_MAX);
+    }
 }

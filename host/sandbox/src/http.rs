@@ -26,8 +26,8 @@ mod tap;
 mod tls;
 
 pub(crate) use framing::joined;
-pub(crate) use raw::{date, written};
 pub use raw::{RawError, parse};
+pub(crate) use raw::{date, written};
 use tap::{Tap, Tapped};
 pub use tls::probe_ca;
 

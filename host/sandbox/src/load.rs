@@ -27,7 +27,9 @@ pub enum ComponentError {
         source: std::io::Error,
     },
     /// The file is too large to be a component.
-    #[error("the component {path} has more than {COMPONENT_BYTES_MAX} bytes (limit component); no component is that large")]
+    #[error(
+        "the component {path} has more than {COMPONENT_BYTES_MAX} bytes (limit component); no component is that large"
+    )]
     TooLarge {
         /// The file.
         path: String,

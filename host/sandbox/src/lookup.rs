@@ -36,7 +36,9 @@ pub(crate) async fn send(
     bytes_max: usize,
 ) -> Result<Found, Stop> {
     if let (Some(database), Some(query)) = (&grant.database, &operation.query) {
-        return crate::database::send(host, operation, query, grant, database, resolved, tenant, bytes_max).await;
+        // Boxed: the drivers' futures are large, and most lookups are none of theirs.
+        let sent = crate::database::send(host, operation, query, grant, database, resolved, tenant, bytes_max);
+        return Box::pin(sent).await;
     }
     if !SAFE_METHODS.contains(&operation.method.as_str()) {
         return Err(Stop::NotPermitted("lookups by other methods than GET and HEAD are not permitted".to_owned()));

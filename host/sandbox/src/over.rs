@@ -3,9 +3,7 @@
 use wasmtime::component::ResourceTableError;
 use wasmtime::{ResourceLimiter, Trap, WasmBacktrace};
 
-use crate::limits::{
-    CORE_INSTANCES_PER_COMPONENT, MEMORIES_PER_COMPONENT, TABLE_ELEMENTS_MAX, TABLES_PER_COMPONENT,
-};
+use crate::limits::{CORE_INSTANCES_PER_COMPONENT, MEMORIES_PER_COMPONENT, TABLE_ELEMENTS_MAX, TABLES_PER_COMPONENT};
 
 /// Ends a guest that exceeded the limit of this name, where no answer to it could say so.
 #[derive(Debug, thiserror::Error)]

@@ -42,6 +42,7 @@ use former::Former;
 pub(crate) use gates::Passage;
 pub(crate) use identity::key_of;
 pub(crate) use look::look;
+pub(crate) use owner::is_of;
 use pins::Pin;
 
 /// Times a row is looked at again within one request; each time something was learnt.

@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use oncegate_contract::Pointer;
 
-pub use database::{DatabaseGrant, DatabaseRule};
+pub use database::{DatabaseGrant, DatabaseRule, NamedDatabase};
 pub use decide::{Denied, Grant, Onward, account, admit, decide, may_read_answers, tenant};
 pub use elicited::{Door, ELICITED, is_elicited};
 pub use gates::{Above, ApprovalRule, Exclusive, ExclusiveRule, Requires};
@@ -371,6 +371,12 @@ impl Policy {
             )
         });
         any.chain(self.answered_by_clients()).chain(self.asked_of_nobody()).collect()
+    }
+
+    /// Every database that the policy itself says enough about to log in; for another, its name and why not.
+    #[must_use]
+    pub fn databases(&self) -> Vec<Result<NamedDatabase, (String, String)>> {
+        database::named(self)
     }
 
     /// What `elicitation-from` rests on.

@@ -19,6 +19,7 @@ use crate::host::{Book, Clock, Host};
 use crate::isolation::{IsolationError, Program};
 use crate::load::{self, ComponentError, Loaded};
 use crate::outcome::{self, Code, Detail, EffectView, Ended, Fate, NextAction, Nothing, Outcome, Seen};
+use crate::perform;
 use crate::place::Place;
 use crate::plan::PlanSource;
 use crate::policy::{self, Policy};
@@ -366,10 +367,12 @@ impl Sandbox {
         let before = matches!(book.effects.get(key).await, Ok(Some(row)) if row.heard_state() == StateTag::Done);
         let row = settle::refresh(&self.host, book, key, Some(component), Patience::Brief).await;
         let Ok(Some(row)) = row else { return Vec::new() };
-        let ours = |dispatch: &oncegate_ledger::Dispatch| {
-            dispatch.tool == call.tool && call.owner().is_ok_and(|owned| owned.owner == dispatch.owner)
+        let same_tool = match row.dispatch.as_deref() {
+            Some(dispatch) if dispatch.tool == call.tool => {
+                perform::is_of(call, book, &dispatch.owner, &dispatch.action).await
+            }
+            _ => false,
         };
-        let same_tool = row.dispatch.as_deref().is_some_and(ours);
         // What is proven not to have happened says nothing about a guest that asked for nothing.
         let seen = from_row(&row, before);
         let tells = same_tool && row.state != StateTag::Undone && !matches!(seen.fate, Fate::NoEffect(_));

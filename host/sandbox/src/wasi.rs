@@ -178,7 +178,7 @@ mod tests {
             }
         }
         assert!(std::env::vars().next().is_some(), "a host without variables proves nothing");
-        let mut guest = Guest(context(&Log::new(4)), wasmtime::component::ResourceTable::new());
+        let mut guest = Guest(context(&Log::new(4), &Limits::default()), wasmtime::component::ResourceTable::new());
         assert_eq!(guest.cli().get_environment().unwrap(), []);
         assert_eq!(guest.cli().get_arguments().unwrap(), Vec::<String>::new());
         assert_eq!(guest.cli().initial_cwd().unwrap(), None);

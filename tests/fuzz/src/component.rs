@@ -13,7 +13,8 @@ pub(crate) fn run(data: &[u8]) {
             assert!(!description.tools.is_empty());
             let text = Policy::minimal(&description);
             assert_eq!(Policy::parse("p.toml", &text).as_ref(), Ok(&Policy::default()), "what is commented out grants");
-            let on: String = text.lines().map(|line| format!("{}\n", line.strip_prefix("# ").unwrap_or(line))).collect();
+            let on: String =
+                text.lines().map(|line| format!("{}\n", line.strip_prefix("# ").unwrap_or(line))).collect();
             assert!(Policy::parse("p.toml", &on).is_ok(), "{on}");
         }
     }

@@ -41,7 +41,8 @@ fn message(line: &[u8]) {
             let json = strict::json(line).expect("a message has one reading");
             let id = json.get("id");
             let text = serde_json::to_vec(&message).expect("a message can be written");
-            let again = frame::parse(&text).unwrap_or_else(|why| panic!("{:?}: {why:?}", String::from_utf8_lossy(&text)));
+            let again =
+                frame::parse(&text).unwrap_or_else(|why| panic!("{:?}: {why:?}", String::from_utf8_lossy(&text)));
             assert!(again.is_some());
             let written: Value = serde_json::from_slice(&text).expect("JSON");
             assert_eq!(written.get("id"), id, "an answer would go to another request");
@@ -134,7 +135,8 @@ fn headers(bytes: &[u8]) {
 
 /// Facts of a header hold what the policy lets a header say, and never overrule what is fixed.
 fn joined(said: &facts::Facts) {
-    let policy = Policy::parse("p.toml", "[context]\ntrigger = [\"header\"]\ntenant = [\"header\"]\n").expect("a policy");
+    let policy =
+        Policy::parse("p.toml", "[context]\ntrigger = [\"header\"]\ntenant = [\"header\"]\n").expect("a policy");
     let fixed = facts::Facts::from([("tenant".to_owned(), "acme".to_owned())]);
     let rules = &policy.context;
     if let Ok(joined) = facts::join(rules, &fixed, &[(Setter::Header, said.clone())]) {

@@ -37,11 +37,7 @@ pub struct Target {
 
 /// All of them.
 pub const TARGETS: [Target; 9] = [
-    Target {
-        name: "contract",
-        reads: "the author's contract",
-        run: contract::run,
-    },
+    Target { name: "contract", reads: "the author's contract", run: contract::run },
     Target { name: "policy", reads: "the operator's policy", run: policy::run },
     Target {
         name: "selectors",
@@ -58,22 +54,10 @@ pub const TARGETS: [Target; 9] = [
         reads: "a provider's raw answer: parsed, judged, searched, scrubbed",
         run: response::run,
     },
-    Target {
-        name: "convert",
-        reads: "an agent's arguments, by the types of a tool",
-        run: convert::run,
-    },
-    Target {
-        name: "ledger",
-        reads: "stored records, exports and frames of the ledger's socket",
-        run: ledger::run,
-    },
+    Target { name: "convert", reads: "an agent's arguments, by the types of a tool", run: convert::run },
+    Target { name: "ledger", reads: "stored records, exports and frames of the ledger's socket", run: ledger::run },
     Target { name: "frames", reads: "an MCP client's lines and headers", run: frames::run },
-    Target {
-        name: "component",
-        reads: "a component's bytes, before anything of it is compiled",
-        run: component::run,
-    },
+    Target { name: "component", reads: "a component's bytes, before anything of it is compiled", run: component::run },
 ];
 
 /// Where a target's corpus is kept.

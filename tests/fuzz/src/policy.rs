@@ -50,9 +50,10 @@ fn granted_by_name(policy: &Policy, contract: &Contract, operation: &str, tenant
     match decide(policy, contract, &DIGEST, tenant, operation) {
         Ok(grant) => {
             let declared = &contract.operations[operation];
-            let named = policy.components.iter().any(|rule| {
-                rule.tenants.contains(&grant.tenant) && rule.grant.iter().any(|name| name == operation)
-            });
+            let named = policy
+                .components
+                .iter()
+                .any(|rule| rule.tenants.contains(&grant.tenant) && rule.grant.iter().any(|name| name == operation));
             assert!(named, "{operation} is granted to {tenant:?} by no line");
             assert!(tenant.is_empty() || grant.tenant == tenant, "granted for another tenant");
             assert!(policy.endpoints.contains_key(&declared.endpoint), "an endpoint that nobody named");

@@ -150,9 +150,8 @@ fn one_call(operation: &Operation, call: &Call) {
 fn other_words(operation: &Operation, call: &Call, resolved: &Resolved) {
     let mut other = call.clone();
     for (name, value) in &mut other.given {
-        let generated = operation.field(name).is_some_and(|field| {
-            field.role == Role::Generated && field.source == Source::Guest
-        });
+        let generated =
+            operation.field(name).is_some_and(|field| field.role == Role::Generated && field.source == Source::Guest);
         if let (true, Value::Text(text)) = (generated, value) {
             text.push('x');
         }

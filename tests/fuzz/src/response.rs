@@ -60,6 +60,15 @@ status-is-proof = [204]
 accepted-when = { status = 202, at = "/items/*/state", in = ["queued", "sent"] }
 no-effect-when = [ { status = 409 }, { status = [400, 422], at = "/errors/*/code", equals = "bad" } ]
 duplicate-when = { status = 208 }
+  [operation.send.settle]
+  operation = "find"
+  with = { id = "id" }
+  receipt = "/id"
+  must-equal = { id = "/for" }
+[operation.find]
+effect = "none"
+request = "GET e:/sent/{id}"
+fields = [ { name = "id", at = "path:id" } ]
 "#;
 
 fn refund_of(refund: &Operation) -> Resolved {
@@ -143,9 +152,8 @@ fn shown(pointer: Option<&Pointer>, body: &[u8]) -> Option<String> {
 }
 
 fn searched(asked: &Asked, answer: &Answer) {
-    let matches = |taken: &[String]| {
-        match_candidates(&asked.refund, &asked.find_refund, &asked.resolved, KEY, answer, taken)
-    };
+    let matches =
+        |taken: &[String]| match_candidates(&asked.refund, &asked.find_refund, &asked.resolved, KEY, answer, taken);
     match matches(&[]) {
         Matches::One { receipt, .. } => {
             is_receipt(&receipt);

@@ -127,7 +127,9 @@ impl Saw {
         let id = format!("R-{number}");
         match kind {
             "refund" => refunds(&self.effects, number),
-            "asked" => self.log.iter().filter(|one| one.method == "GET" && one.path.ends_with(&format!("/{id}"))).count(),
+            "asked" => {
+                self.log.iter().filter(|one| one.method == "GET" && one.path.ends_with(&format!("/{id}"))).count()
+            }
             kind => self.effects.iter().filter(|one| one.kind == kind && one.object["thread"] == id).count(),
         }
     }

@@ -27,7 +27,10 @@ impl Case {
         let mut found: Vec<PathBuf> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
         found.sort();
         assert!(!found.is_empty(), "{} is empty", folder.display());
-        found.iter().map(|path| Self::read(path.file_stem().unwrap().to_str().unwrap(), &fs::read_to_string(path).unwrap())).collect()
+        found
+            .iter()
+            .map(|path| Self::read(path.file_stem().unwrap().to_str().unwrap(), &fs::read_to_string(path).unwrap()))
+            .collect()
     }
 
     fn read(name: &str, text: &str) -> Self {

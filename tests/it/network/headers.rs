@@ -45,9 +45,10 @@ fn a_secret_stands_in_no_header_of_the_hosts_own() {
     let harness = Harness::new("orders").unwrap();
     for case in of_kind("attached") {
         let names = case.text();
-        let tables = names.split(' ').enumerate().map(|(number, name)| {
-            format!("[credential.c{number}]\nfrom = \"env:KEY\"\nattach = \"header:{name}\"\n")
-        });
+        let tables = names
+            .split(' ')
+            .enumerate()
+            .map(|(number, name)| format!("[credential.c{number}]\nfrom = \"env:KEY\"\nattach = \"header:{name}\"\n"));
         fs::write(harness.home().join("policy.toml"), tables.collect::<String>()).unwrap();
         let run = harness.run(&["policy", "check"]).unwrap();
         let said = format!("{}{}", run.stdout, run.stderr);

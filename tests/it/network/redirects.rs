@@ -26,7 +26,8 @@ fn a_lookup_goes_on_to_named_places_and_takes_no_credential_along() {
     let cases = Arc::new(Case::all("redirects"));
     let scene = Scene::start();
     let played = Arc::clone(&cases);
-    let words: Vec<(String, Filled)> = cases.iter().map(|case| (case.name.clone(), filled(&scene, &case.name))).collect();
+    let words: Vec<(String, Filled)> =
+        cases.iter().map(|case| (case.name.clone(), filled(&scene, &case.name))).collect();
     scene.shop.plays(move |heard, number| {
         let case = played.iter().find(|case| case.name == tag(heard)).unwrap();
         let (_, filled) = words.iter().find(|(name, _)| *name == case.name).unwrap();
@@ -56,6 +57,24 @@ fn a_lookup_goes_on_to_named_places_and_takes_no_credential_along() {
         assert!(one.headers("referer").is_empty() && one.headers("cookie").is_empty(), "{}", one.text());
         assert_eq!(one.method(), "GET");
     }
-    let log = scene.server.errors();
-    assert!(log.contains("sent on") && !log.contains(SHOP_SECRET), "{log}");
+    let log = scene.logs("sent on");
+    assert!(!log.contains(SHOP_SECRET), "{log}");
+}
+
+#[test]
+fn what_settles_an_effect_is_not_looked_up_elsewhere() {
+    let scene = Scene::start();
+    let filled = filled(&scene, "E-1");
+    scene.pay.plays(move |heard, _| match heard.method().as_str() {
+        "GET" => steps("HTTP/1.1 302 Found\\r\\nLocation: {named}/files/x\\r\\nContent-Length: 0\\r\\n\\r\\n", &filled),
+        _ => villain::json(500, "{}"),
+    });
+    scene.files.plays(|_, _| villain::json(200, r#"{"data":[]}"#));
+    for _ in 0..2 {
+        assert_eq!(scene.act("E-1")["status"], "pending");
+    }
+    let asked = scene.pay.heard().iter().filter(|one| one.method() == "GET").count();
+    let posts = scene.pay.heard().len() - asked;
+    assert!(asked >= 1 && posts == 1, "{asked} {posts}");
+    assert_eq!(scene.files.connections(), 0);
 }

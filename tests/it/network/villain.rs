@@ -15,7 +15,7 @@ use super::cases::Step;
 const REQUEST_BYTES_MAX: usize = 4 << 20;
 
 /// What is done with a request of that number for that path.
-type Play = Box<dyn Fn(&Heard, usize) -> Vec<Step> + Send + Sync>;
+type Play = Arc<dyn Fn(&Heard, usize) -> Vec<Step> + Send + Sync>;
 
 /// One request, byte for byte.
 #[derive(Clone, Debug)]
@@ -107,7 +107,7 @@ impl Villain {
     }
 
     pub(super) fn plays(&self, play: impl Fn(&Heard, usize) -> Vec<Step> + Send + Sync + 'static) {
-        *lock(&self.play) = Some(Box::new(play));
+        *lock(&self.play) = Some(Arc::new(play));
     }
 
     pub(super) fn connections(&self) -> usize {
@@ -138,7 +138,9 @@ fn serve(mut stream: &TcpStream, seen: &Mutex<Seen>, play: &Mutex<Option<Play>>)
         seen.heard.push(heard.clone());
         before
     };
-    let steps = match lock(play).as_ref() {
+    // Whoever takes long to answer holds up no other connection.
+    let play = lock(play).clone();
+    let steps = match play {
         Some(play) => play(&heard, number),
         None => vec![Step::Send(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n".to_vec())],
     };

@@ -9,6 +9,7 @@
 
 mod answers;
 mod contracts;
+mod databases;
 mod fitting;
 mod fixtures;
 mod path_shape;

@@ -13,8 +13,8 @@ use super::store::{KeyStore, file_stem};
 use super::{PrivateLedger, blocking, places};
 use crate::event::ObjectKind;
 use crate::{
-    Append, Effect, EffectsError, Event, Expect, KeyName, LedgerError, PAGE_MAX, Record, StreamId, StreamKind,
-    effects, state,
+    Append, Effect, EffectsError, Event, Expect, KeyName, LedgerError, PAGE_MAX, Record, StreamId, StreamKind, effects,
+    state,
 };
 
 /// Lost races of one commit; each was won by somebody.
@@ -26,8 +26,12 @@ pub struct Erasable {
     object: Object,
     /// Version of the object's stream.
     pub version: u64,
-    /// The key that is in use, if anything is under it.
+    /// The key that is in use: it and those before it are destroyed.
     generation: u32,
+    /// Keys before this one are erased already.
+    erased_before: u32,
+    /// Keys of the effects' own, from before they belonged to the object.
+    own: Vec<KeyName>,
     /// Decided effects with encrypted text.
     pub rows: Vec<([u8; 32], Effect)>,
     /// Effects that are not decided: they need their text. With why.
@@ -115,11 +119,13 @@ impl PrivateLedger {
     }
 
     async fn erasable(&self, object: Object, streams: BTreeSet<StreamId>) -> Result<Erasable, LedgerError> {
-        let (version, generation) = self.state_of(object).await?;
+        let (version, generation, erased_before) = self.state_of(object).await?;
         let mut found = Erasable {
             object,
             version,
             generation,
+            erased_before,
+            own: Vec::new(),
             rows: Vec::new(),
             open: Vec::new(),
             clear: Vec::new(),
@@ -141,18 +147,19 @@ impl PrivateLedger {
         Ok(keys)
     }
 
-    /// Version of the object's stream, and which key is in use.
-    async fn state_of(&self, object: Object) -> Result<(u64, u32), LedgerError> {
+    /// Version of the object's stream, which key is in use, and before which all are erased.
+    async fn state_of(&self, object: Object) -> Result<(u64, u32, u32), LedgerError> {
         let records = self.inner.read(record_of(object)).await?;
         let version = records.last().map_or(0, |record| record.version);
         if object.0 == ObjectKind::Effect {
-            return Ok((version, Known::of(record_of(object), &records).erasures));
+            let erasures = Known::of(record_of(object), &records).erasures;
+            return Ok((version, erasures, erasures));
         }
         let erased = records.iter().filter_map(|record| match &record.event {
             Event::Erased { key, .. } => Some(key.generation.saturating_add(1)),
             _ => None,
         });
-        Ok((version, erased.max().unwrap_or(0)))
+        Ok((version, known::in_use(&records), erased.max().unwrap_or(0)))
     }
 
     /// Erases what was found, on record. The effects must be as they were found: a change meanwhile is a
@@ -163,6 +170,7 @@ impl PrivateLedger {
     /// again, or the next [`PrivateLedger::tidy`], completes it.
     pub async fn erase(&self, found: &Erasable, erasure: &Erasure) -> Result<(), EffectsError> {
         let key = found.key();
+        let version = self.retire(found, erasure.at).await?;
         let event = || Event::Erased {
             key,
             actor: erasure.actor.clone(),
@@ -172,16 +180,48 @@ impl PrivateLedger {
         };
         let mut batch = Vec::new();
         for (effect, row) in &found.rows {
-            batch.push(effects::step(*effect, Some(row), event())?.0);
+            let (append, after) = effects::step(*effect, Some(row), event())?;
+            batch.push(append);
+            for own in found.own.iter().filter(|own| own.id == *effect) {
+                let (actor, reason) = (erasure.actor.clone(), erasure.reason.clone());
+                // The decision is on record already, in the event before it.
+                let too = Event::Erased { key: *own, actor, reason, at: erasure.at, decision: None };
+                batch.push(effects::step(*effect, Some(&after), too)?.0);
+            }
         }
         if key.kind == ObjectKind::Parent {
-            batch.push(Append::new(record_of(found.object), Expect::Version(found.version), event()));
+            batch.push(Append::new(record_of(found.object), Expect::Version(version), event()));
         }
-        self.mark(key, true).await?;
+        for key in found.own.iter().chain([&key]) {
+            self.mark(*key, true).await?;
+        }
         self.inner.append(batch).await?;
         self.parents().remove(&record_of(found.object));
-        self.destroy(key, erasure.at).await?;
+        for key in found.own.iter().chain([&key]) {
+            self.destroy(*key, erasure.at).await?;
+        }
         Ok(())
+    }
+
+    /// Ends the use of a parent's key: whoever writes from now on takes the next one, so that what is under this
+    /// one is all there will be. Then it must still be what was found. Gives the version of the parent's stream.
+    async fn retire(&self, found: &Erasable, at: u64) -> Result<u64, LedgerError> {
+        let (kind, id) = found.object;
+        if kind != ObjectKind::Parent {
+            return Ok(found.version);
+        }
+        let stream = StreamId { kind: StreamKind::Parent, id };
+        let expected = Expect::Version(found.version);
+        let event = Event::KeyRetired { generation: found.generation, at };
+        self.inner.append(vec![Append::new(stream, expected, event)]).await?;
+        self.parents().remove(&stream);
+        let streams = self.streams_of(found.object).await?;
+        let mut now = self.erasable(found.object, streams).await?;
+        now.generation = found.generation;
+        if now.rows_as_they_are() != found.rows_as_they_are() || !now.open.is_empty() || now.tasks_open > 0 {
+            return Err(LedgerError::Conflict { stream, expected, found: now.version });
+        }
+        Ok(now.version)
     }
 
     /// Destroys the key, and the earlier ones, of an erasure that is on record.
@@ -207,9 +247,7 @@ impl PrivateLedger {
         let event = Event::KeyDestroyed { generation: key.generation, at };
         for _ in 0..RACES_MAX {
             let records = self.inner.read(stream).await?;
-            let told = |record: &Record| {
-                matches!(record.event, Event::KeyDestroyed { generation, .. } if generation == key.generation)
-            };
+            let told = |record: &Record| matches!(record.event, Event::KeyDestroyed { generation, .. } if generation == key.generation);
             if records.iter().any(told) {
                 return Ok(());
             }
@@ -298,12 +336,23 @@ impl Erasable {
         KeyName { kind: self.object.0, id: self.object.1, generation: self.generation }
     }
 
-    /// The decisions that the object's own stream has, and what they destroyed, are not asked here: only what is
-    /// under the key in use counts.
+    fn rows_as_they_are(&self) -> Vec<([u8; 32], u64)> {
+        self.rows.iter().map(|(key, row)| (*key, row.version)).collect()
+    }
+
+    /// What is under one of the object's keys, and not erased yet.
     fn sort(&mut self, stream: StreamId, records: &[Record]) -> Result<(), LedgerError> {
-        let key = self.key();
-        let current = |record: &&Record| matches!(&record.event, Event::Private(one) if one.key == key);
-        let is_under = records.iter().any(|record| current(&record));
+        let keys = keys_in(records);
+        let is_under = keys.iter().any(|key| {
+            (key.kind, key.id) == self.object
+                // An effect says itself what of it is erased; a plan or a task does not.
+                && (stream.kind == StreamKind::Effect || key.generation >= self.erased_before)
+        });
+        // What was stored before the effect came to belong to something goes with the rest.
+        if is_under && self.object.0 == ObjectKind::Parent {
+            let own = keys.iter().filter(|key| (key.kind, key.id) == (ObjectKind::Effect, stream.id));
+            self.own.extend(own.copied().max());
+        }
         match stream.kind {
             StreamKind::Effect => self.sort_effect(stream, records, is_under)?,
             StreamKind::Plan if is_under => self.plans += 1,
@@ -337,6 +386,18 @@ impl Erasable {
         }
         Ok(())
     }
+}
+
+/// The keys that something in the stream is under, which the stream does not say to be erased.
+fn keys_in(records: &[Record]) -> BTreeSet<KeyName> {
+    let mut keys = BTreeSet::new();
+    for record in records {
+        if let Event::Private(private) = &record.event {
+            keys.insert(private.key);
+        }
+        keys.retain(|key| !known::erases(&record.event, key));
+    }
+    keys
 }
 
 /// Private, and stored in clear.

@@ -188,7 +188,9 @@ impl Keys {
         let why = match &self.master {
             Master::Unreadable(why) => why.clone(),
             Master::Named(_) => format!("it is wrapped by another master key than the policy names ({})", hex(id)),
-            Master::Beside => format!("the policy names no master key ([privacy] key-from), and it is under {}", hex(id)),
+            Master::Beside => {
+                format!("the policy names no master key ([privacy] key-from), and it is under {}", hex(id))
+            }
         };
         Err(LedgerError::Locked { why })
     }

@@ -90,6 +90,17 @@ pub(super) fn record_of(key: &KeyName) -> Option<StreamId> {
     }
 }
 
+/// Which key of a parent is in use, by its records.
+pub(super) fn in_use(records: &[Record]) -> u32 {
+    let over = records.iter().filter_map(|record| match &record.event {
+        Event::Erased { key: KeyName { generation, .. }, .. } | Event::KeyRetired { generation, .. } => {
+            Some(generation.saturating_add(1))
+        }
+        _ => None,
+    });
+    over.max().unwrap_or(0)
+}
+
 /// Whether the event says that what is under this key is erased.
 pub(super) fn erases(event: &Event, key: &KeyName) -> bool {
     let of = |erased: &KeyName| (erased.kind, erased.id) == (key.kind, key.id) && key.generation <= erased.generation;

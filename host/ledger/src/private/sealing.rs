@@ -121,11 +121,7 @@ impl PrivateLedger {
         }
         let records = self.inner.read(stream).await?;
         let version = records.last().map_or(0, |record| record.version);
-        let erased = records.iter().filter_map(|record| match &record.event {
-            Event::Erased { key, .. } => Some(key.generation.saturating_add(1)),
-            _ => None,
-        });
-        let found = (version, erased.max().unwrap_or(0));
+        let found = (version, known::in_use(&records));
         let mut parents = self.parents();
         if parents.len() >= super::STREAMS_MAX {
             parents.clear();

@@ -58,6 +58,7 @@ impl Check {
             self.problem(None, None, "it has no end: lines are missing".to_owned());
             return self.report("");
         };
+        self.identity(&end.ledger);
         let found = checkpoint_of(&end.ledger, self.last_seq, &self.heads);
         if found != end {
             let what = format!(

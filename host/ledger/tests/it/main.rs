@@ -6,6 +6,7 @@ mod consequences;
 mod every_order;
 mod histories;
 mod open;
+mod private;
 mod processes;
 mod retention;
 mod samples;

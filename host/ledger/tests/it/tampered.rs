@@ -274,6 +274,20 @@ async fn one_flipped_bit_of_an_export_is_found() {
     }
 }
 
+/// The end is short beside the records: flips at random seldom meet it.
+#[tokio::test]
+async fn every_byte_of_an_exports_end_is_looked_at() {
+    let sound = exported().await;
+    let end = sound[..sound.len() - 1].iter().rposition(|byte| *byte == b'\n').unwrap() + 1;
+    for at in end..sound.len() {
+        for bit in 0..8 {
+            let mut lines = sound.clone();
+            lines[at] ^= 1 << bit;
+            assert!(!is_sound(&lines), "byte {at}, bit {bit} of {}", String::from_utf8_lossy(&sound[end..]));
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_line_of_an_export_that_is_gone_added_or_moved_is_found() {
     let sound = exported().await;

@@ -1,6 +1,7 @@
 //! `oncegate doctor`: what would stop an effect, and what to do about it.
 
 mod checks;
+mod databases;
 mod isolation;
 mod ledger;
 mod privacy;

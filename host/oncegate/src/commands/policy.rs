@@ -243,6 +243,11 @@ fn granted(file: &str, operation: &str, grant: &Grant) -> String {
     put("tenant", &grant.tenant);
     put("sent to", &format!("{} (line {})", grant.url, grant.endpoint_line));
     put("account", if grant.account.is_empty() { "none, as it is a lookup" } else { &grant.account });
+    if let Some(database) = &grant.database {
+        put("database", &format!("{}, {}", database.address.kind.name(), database.reached()));
+        put("runs as", &database.runs_as());
+        put("at most", &format!("{} rows, {}ms for a statement", database.rows_max, database.within.as_millis()));
+    }
     put("egress", if grant.egress_direct { "direct, on the operator's word" } else { "relayed" });
     put("addresses", if grant.allow_private { "private ones too" } else { "public ones only" });
     match &grant.route.proxy {
@@ -284,6 +289,10 @@ fn explained_json(file: &str, operation: &str, decision: &Result<Grant, Denied>,
             "endpoint_line": grant.endpoint_line, "credential_line": grant.credential_line,
             "account": grant.account, "egress_direct": grant.egress_direct, "allow_private": grant.allow_private,
             "proxy": grant.route.proxy.as_ref().map(|proxy| &proxy.url), "ca": grant.route.ca,
+            "database": grant.database.as_ref().map(|d| json!({
+                "kind": d.address.kind.as_str(), "reached": d.reached(), "runs_as": d.runs_as(), "user": d.rule.user,
+                "role": d.rule.role, "rows": d.rows_max, "statement_timeout_ms": d.within.as_millis() as u64,
+            })),
             "credential": grant.credential.as_ref().map(|c| json!({ "name": c.name, "from": c.source.to_string() })),
             "requires": grant.requires.words(), "read_answers": grant.read_answers,
             "approvals": grant.approvals.iter().map(|rule| json!({

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use oncegate_sandbox::policy::{self, Policy};
+use oncegate_sandbox::signature::beside;
 use oncegate_sandbox::{Loaded, Sandbox};
 use rmcp::model::Tool;
 
@@ -110,8 +111,11 @@ fn check_name(name: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// A component's file, and its signature's where there is one: a new signature makes it known anew.
+type Stamps = (Stamp, Option<Stamp>);
+
 struct Seen {
-    stamp: Stamp,
+    stamp: Stamps,
     /// None: it was refused, which was said once.
     component: Option<Arc<Loaded>>,
 }
@@ -124,7 +128,7 @@ pub(super) struct Shelf {
     folders: Vec<PathBuf>,
     seen: BTreeMap<PathBuf, Seen>,
     /// Files that had changed at the last look; one that changes still is being written.
-    unsettled: BTreeMap<PathBuf, Stamp>,
+    unsettled: BTreeMap<PathBuf, Stamps>,
 }
 
 impl Shelf {
@@ -191,7 +195,7 @@ impl Shelf {
         self.catalog(false).ok()
     }
 
-    fn load(&mut self, path: PathBuf, stamp: Stamp) {
+    fn load(&mut self, path: PathBuf, stamp: Stamps) {
         let component = match self.sandbox.load(&path) {
             Ok(component) => Some(component),
             Err(error) => {
@@ -219,7 +223,7 @@ impl Shelf {
         Ok(catalog)
     }
 
-    fn files(&self) -> anyhow::Result<BTreeMap<PathBuf, Stamp>> {
+    fn files(&self) -> anyhow::Result<BTreeMap<PathBuf, Stamps>> {
         let mut files = BTreeMap::new();
         for folder in &self.folders {
             let unreadable = || format!("the folder {} cannot be read", folder.display());
@@ -228,7 +232,8 @@ impl Shelf {
                 if path.extension().is_some_and(|extension| extension == "wasm")
                     && let Some(stamp) = stamp(&path)
                 {
-                    files.insert(path, stamp);
+                    let signature = super::stamp::stamp(&beside(&path));
+                    files.insert(path, (stamp, signature));
                 }
             }
             if files.len() > FOLDER_FILES_MAX {

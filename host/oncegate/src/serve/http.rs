@@ -32,9 +32,9 @@ use tokio_util::task::TaskTracker;
 use super::oauth::{self, Issued};
 use super::server::{Server, Shared};
 use super::sessions::Sessions;
+use super::strict;
 use super::tasks::older::{self, Greeting};
 use super::tokens::{self, Identity, Tokens};
-use super::strict;
 use crate::home::Home;
 use crate::print;
 

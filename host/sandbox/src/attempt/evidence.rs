@@ -4,7 +4,7 @@ use oncegate_ledger::state::Effect;
 use oncegate_ledger::{EffectsError, Ended, Event};
 use sha2::{Digest, Sha256};
 
-use super::{AttemptError, gives_away, is_lost};
+use super::{AttemptError, is_lost};
 use crate::host::{Book, Host};
 
 /// The evidence of an attempt whose sender is known to have stopped, as the answer that it is: cut

@@ -51,10 +51,13 @@ impl Forms {
             places.push(place);
             false
         });
+        // One that is in the secret could make the secret anew, of what stood before it.
+        let plain = |byte: &u8| self.forms.iter().all(|form| !form.contains(byte));
+        let filler = (b'*'..=b'~').find(plain).unwrap_or(b'*');
         let mut clean = bytes;
         for place in places {
             if let Some(part) = clean.get_mut(place) {
-                part.fill(b'*');
+                part.fill(filler);
             }
         }
         clean

@@ -28,10 +28,11 @@ pub(super) async fn ask(
     let bound: Vec<Sql> = names.iter().map(|name| bound(values.get(name).copied().flatten())).collect();
     let addresses = reach::addresses(session).await?;
     let owned = session.clone();
+    let asks = statement.begins_as_select();
     blocking::drive(session.patience(), move || async move {
         let mut connection = connect(&owned, addresses).await?;
         only_reads(&prepare(&mut connection, &owned).await?)?;
-        let answer = read(&mut connection, &owned, &text, bound).await?;
+        let answer = read(&mut connection, &owned, (&text, asks), bound).await?;
         connection.query_drop("ROLLBACK").await.map_err(refused)?;
         Ok(answer)
     })
@@ -57,7 +58,6 @@ async fn connect(session: &Session, addresses: Vec<std::net::SocketAddr>) -> Res
         .ip_or_hostname(address.host.clone())
         .resolved_ips(Some(ips))
         .tcp_port(address.port)
-        .db_name(Some(address.database.clone()))
         .user(rule.user.clone())
         .pass(session.password.as_ref().map(|password| password.expose_secret().to_owned()))
         // A local socket would be another way to the server than the one that was checked.
@@ -69,6 +69,8 @@ async fn connect(session: &Session, addresses: Vec<std::net::SocketAddr>) -> Res
     if !rule.plain {
         // Read here already, so that a file that is none is told as what it is.
         reach::tls(session)?;
+        // The driver takes the process's own; a second call finds it there, which is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
         let tls = match &rule.ca {
             Some(file) => SslOpts::default().with_root_certs(vec![file.clone().into()]).with_disable_built_in_roots(true),
             None => SslOpts::default(),
@@ -86,6 +88,9 @@ async fn prepare(connection: &mut Conn, session: &Session) -> Result<Vec<RoleFin
         let role = format!("SET ROLE `{}`", role.replace('`', "``"));
         connection.query_drop(role).await.map_err(login)?;
     }
+    // Only now: a login may see the database by its role alone.
+    let database = format!("USE `{}`", session.grant.address.database.replace('`', "``"));
+    connection.query_drop(database).await.map_err(login)?;
     let lines: Vec<String> = connection.query("SHOW GRANTS").await.map_err(refused)?;
     let version: Option<String> = connection.query_first("SELECT VERSION()").await.map_err(refused)?;
     let within = session.grant.within;
@@ -109,12 +114,13 @@ async fn prepare(connection: &mut Conn, session: &Session) -> Result<Vec<RoleFin
 async fn read(
     connection: &mut Conn,
     session: &Session,
-    text: &str,
+    (text, asks): (&str, bool),
     bound: Vec<Sql>,
 ) -> Result<Vec<u8>, DatabaseError> {
     let prepared = connection.prep(text).await.map_err(refused)?;
     let columns = prepared.columns();
-    if columns.is_empty() {
+    // What gives rows without selecting shows the server itself: SHOW GRANTS has the hash of the password.
+    if columns.is_empty() || !asks {
         return Err(DatabaseError::NoRows);
     }
     let names = columns.iter().map(|column| column.name_str().into_owned()).collect();

@@ -196,7 +196,9 @@ impl<'a> Reader<'a> {
     fn at(&mut self, ty: &Type, depth: usize) -> Result<WitType, String> {
         self.nodes += 1;
         if self.nodes > TYPE_NODES_MAX {
-            return Err(format!("its types spelt out have more than {TYPE_NODES_MAX} parts (limit type-parts); make them smaller"));
+            return Err(format!(
+                "its types spelt out have more than {TYPE_NODES_MAX} parts (limit type-parts); make them smaller"
+            ));
         }
         if depth > TYPE_DEPTH_MAX {
             return Err(format!("its types nest deeper than {TYPE_DEPTH_MAX} (limit type-depth); flatten them"));

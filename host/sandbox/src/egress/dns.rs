@@ -102,7 +102,8 @@ fn question(number: u16, name: &str, kind: u16) -> Result<Vec<u8>, String> {
         return Err("it is no name that a name server knows".to_owned());
     }
     for label in name.split('.') {
-        let length = u8::try_from(label.len()).ok().filter(|length| (1..=LABEL_BYTES_MAX).contains(&usize::from(*length)));
+        let length =
+            u8::try_from(label.len()).ok().filter(|length| (1..=LABEL_BYTES_MAX).contains(&usize::from(*length)));
         bytes.push(length.ok_or("it is no name that a name server knows")?);
         bytes.extend(label.as_bytes());
     }

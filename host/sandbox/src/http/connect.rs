@@ -129,7 +129,8 @@ mod tests {
         for yes in ["HTTP/1.1 200 Connection established\r\n\r\n", "HTTP/1.0 200 OK\r\nVia: x\r\n\r\n"] {
             assert_eq!(accepted(yes.as_bytes()), Ok(()), "{yes}");
         }
-        for no in ["HTTP/1.1 407 Who\r\n\r\n", "HTTP/1.1 100 C\r\n\r\n", "HTTP/2 200\r\n\r\n", "", "SSH-2.0-x\r\n\r\n"] {
+        for no in ["HTTP/1.1 407 Who\r\n\r\n", "HTTP/1.1 100 C\r\n\r\n", "HTTP/2 200\r\n\r\n", "", "SSH-2.0-x\r\n\r\n"]
+        {
             assert!(accepted(no.as_bytes()).is_err(), "{no}");
         }
     }

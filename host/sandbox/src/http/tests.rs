@@ -12,11 +12,15 @@ use super::*;
 struct Seen {
     pieces: Vec<(u64, Vec<u8>)>,
     stop: bool,
+    waits_for: Option<tokio::sync::oneshot::Receiver<()>>,
 }
 
 #[async_trait::async_trait]
 impl Witness for Seen {
     async fn before_first_byte(&mut self) -> Result<(), String> {
+        if let Some(told) = self.waits_for.take() {
+            told.await.unwrap();
+        }
         if self.stop { Err("fenced".to_owned()) } else { Ok(()) }
     }
 
@@ -137,6 +141,21 @@ async fn a_fence_stops_before_the_first_byte() {
     let error = exchange(&post(url), &[], &private(), PATIENCE, &mut seen).await.unwrap_err();
     assert!(matches!(error, NotSent::Stopped(_)));
     assert_eq!(served.await.unwrap(), b"");
+}
+
+#[tokio::test]
+async fn an_answer_before_the_request_is_no_answer() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let (told, waits_for) = tokio::sync::oneshot::channel();
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        stream.write_all(WHOLE).await.unwrap();
+        told.send(()).unwrap();
+    });
+    let mut seen = Seen { waits_for: Some(waits_for), ..Seen::default() };
+    let exchange = exchange(&post(url), &[], &private(), PATIENCE, &mut seen).await.unwrap();
+    assert_eq!((exchange.end, exchange.raw.as_slice()), (End::Broken, WHOLE));
 }
 
 #[tokio::test]

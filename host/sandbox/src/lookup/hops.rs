@@ -79,11 +79,7 @@ struct Next<'a> {
 }
 
 /// The next request, or why there is none.
-fn next<'a>(
-    request: &Request,
-    location: &str,
-    grant: &'a Grant,
-) -> Result<Next<'a>, &'static str> {
+fn next<'a>(request: &Request, location: &str, grant: &'a Grant) -> Result<Next<'a>, &'static str> {
     let from = Url::parse(&request.url).map_err(|_| "it came from no URL")?;
     let mut to = from.join(location).map_err(|_| "where to is no URL")?;
     to.set_fragment(None);

@@ -48,7 +48,7 @@ impl Wanted<'_> {
         let lookup = lookup.ok_or_else(|| {
             Stop::NotSetUp(format!("the policy's account-is names {}, no lookup at this endpoint", asked.operation))
         })?;
-        let grant = self.call.grant(lookup).map_err(denied)?;
+        let grant = self.call.grant(lookup).map_err(denied)?.staying();
         let tenant = self.call.tenant();
         let context = BTreeMap::from([("tenant".to_owned(), tenant.to_owned())]);
         let fields = oncegate_contract::resolve_host(lookup, &context, &[]).map_err(field_stop)?;

@@ -36,32 +36,48 @@ struct Claims {
 /// Checks the owner of the operation's actions. Gives what a dispatch appends to hold the names, and the
 /// guards that nobody else has taken them meanwhile.
 pub(super) async fn check(call: &Call, book: &Book, operation: &Operation) -> Result<Vec<Append>, Stop> {
+    let mut all = actions(operation);
+    // What it undoes or completes is somebody's as well.
+    let others = [operation.revokes.as_ref().map(|undone| &undone.operation), operation.completes.as_ref()];
+    let others = others.into_iter().flatten().filter_map(|name| call.contract().operations.get(name));
+    all.extend(others.filter_map(|other| other.action.as_deref()));
+    let mut also = Vec::new();
+    for action in all {
+        also.extend(check_action(call, book, action).await?);
+    }
+    Ok(also)
+}
+
+/// Whether the effects that this owner has under this action are the call's component's.
+pub(crate) async fn is_of(call: &Call, book: &Book, owner: &str, action: &str) -> bool {
+    let same = call.owner().is_ok_and(|owned| owned.owner == owner);
+    same && check_action(call, book, action).await.is_ok()
+}
+
+async fn check_action(call: &Call, book: &Book, action: &str) -> Result<Vec<Append>, Stop> {
     let today = call.owner()?;
     let component = call.contract().component.name.as_str();
-    let mut also = Vec::new();
-    for action in actions(operation) {
-        let held_id = held_by(&today.owner, action);
-        let used_id = used_by(component, action);
-        let mut held = claims(book, held_id).await?;
-        let mut used = claims(book, used_id).await?;
-        let (held_new, used_new) = (held.all.is_empty(), used.all.is_empty());
-        if held_new && has_acted(book, &today.owner, action).await? {
-            held.all.push(unwritten(&today.owner));
-        }
-        if used_new
-            && has_acted(book, component, action).await?
-            && claims(book, held_by(component, action)).await?.all.is_empty()
-        {
-            used.all.push(unwritten(component));
-        }
-        judge(&today, &held.all, &used.all).inspect_err(|refused| said(refused, component, action, &today))?;
-        let now = Claim { owner: today.owner.clone(), component: component.to_owned(), by: today.by.clone() };
-        let plain = now == unwritten(component) && held_new && used_new;
-        let add_held = !plain && !held.all.iter().any(|claim| claim.by == now.by);
-        let add_used = !plain && used.all.last() != Some(&now);
-        also.extend(record(held_id, &held, held_new, add_held.then_some(&now)));
-        also.extend(record(used_id, &used, used_new, add_used.then_some(&now)));
+    let held_id = held_by(&today.owner, action);
+    let used_id = used_by(component, action);
+    let mut held = claims(book, held_id).await?;
+    let mut used = claims(book, used_id).await?;
+    let (held_new, used_new) = (held.all.is_empty(), used.all.is_empty());
+    if held_new && has_acted(book, &today.owner, action).await? {
+        held.all.push(unwritten(&today.owner));
     }
+    if used_new
+        && has_acted(book, component, action).await?
+        && claims(book, held_by(component, action)).await?.all.is_empty()
+    {
+        used.all.push(unwritten(component));
+    }
+    judge(&today, &held.all, &used.all).inspect_err(|refused| said(refused, component, action, &today))?;
+    let now = Claim { owner: today.owner.clone(), component: component.to_owned(), by: today.by.clone() };
+    let plain = now == unwritten(component) && held_new && used_new;
+    let add_held = !plain && !held.all.iter().any(|claim| claim.by == now.by);
+    let add_used = !plain && used.all.last() != Some(&now);
+    let mut also = record(held_id, &held, held_new, add_held.then_some(&now));
+    also.extend(record(used_id, &used, used_new, add_used.then_some(&now)));
     Ok(also)
 }
 

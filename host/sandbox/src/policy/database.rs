@@ -6,7 +6,7 @@ use std::time::Duration;
 use oncegate_contract::{Database, DatabaseAddress, safe_text};
 
 use super::reader::{Reader, Table};
-use super::{Attach, CredentialUse, EndpointRule, units};
+use super::{Attach, CredentialUse, EndpointRule, Policy, units};
 
 /// Keys of `[endpoint.NAME]` that are about databases.
 pub(super) const KEYS: [&str; 11] = [
@@ -177,6 +177,48 @@ fn concern<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> Option<String> {
 /// The URL of an endpoint in a policy, when it is a database's.
 pub(super) fn url(text: &str) -> Option<Result<(), String>> {
     Database::of_url(text).map(|_| DatabaseAddress::parse(text).map(drop))
+}
+
+/// A database that a policy names, as far as the policy alone tells.
+#[derive(Debug, Clone)]
+pub struct NamedDatabase {
+    /// The endpoint's name.
+    pub name: String,
+    /// Where it is and who logs in.
+    pub grant: DatabaseGrant,
+    /// The password's place.
+    pub credential: Option<CredentialUse>,
+    /// Whether private addresses may be connected to.
+    pub allow_private: bool,
+}
+
+/// Every database that the policy itself says enough about; for another, its name and why not.
+pub(super) fn named(policy: &Policy) -> Vec<Result<NamedDatabase, (String, String)>> {
+    let databases = policy.endpoints.iter().filter_map(|(name, endpoint)| Some((name, endpoint, told(name, endpoint)?)));
+    databases
+        .map(|(name, endpoint, url)| {
+            let credential = password(policy, name, endpoint);
+            let grant = grant(name, endpoint, &url, credential.as_ref()).map_err(|why| (name.clone(), why))?;
+            let grant = grant.ok_or_else(|| (name.clone(), "it is no database".to_owned()))?;
+            Ok(NamedDatabase { name: name.clone(), grant, credential, allow_private: endpoint.allow_private })
+        })
+        .collect()
+}
+
+/// The URL of a database that the policy names; a file needs none.
+fn told(name: &str, endpoint: &EndpointRule) -> Option<String> {
+    match (&endpoint.url, &endpoint.database.file) {
+        (Some(url), _) => Database::of_url(url).map(|_| url.clone()),
+        (None, Some(_)) => Some(format!("sqlite:{name}")),
+        (None, None) => None,
+    }
+}
+
+/// The credential that the endpoint names, or the one that is called as it is.
+fn password(policy: &Policy, name: &str, endpoint: &EndpointRule) -> Option<CredentialUse> {
+    let called = endpoint.database.credential.as_deref().unwrap_or(name);
+    let rule = policy.credentials.get(called).filter(|rule| rule.attach == Attach::Password)?;
+    Some(rule.usage(called))
 }
 
 /// What the policy grants at the database of `declared`; none when that is no database.

@@ -57,6 +57,15 @@ pub struct Grant {
     pub limits: Limits,
 }
 
+impl Grant {
+    /// The same for a lookup that is not sent on: what another place says, or the same one without the credential,
+    /// proves neither that an effect is absent nor whose an account is.
+    #[must_use]
+    pub(crate) fn staying(self) -> Self {
+        Self { onward: Vec::new(), ..self }
+    }
+}
+
 /// An endpoint that a lookup may be sent on to.
 #[derive(Debug, Clone)]
 pub struct Onward {
@@ -79,7 +88,11 @@ impl Grant {
             allow_private: false,
             route: Route::default(),
             onward,
+            known_by: "digest".to_owned(),
+            endpoint_line: 1,
+            credential_line: None,
             egress_direct: false,
+            database: None,
             credential: None,
             requires: Requires::default(),
             read_answers: false,
@@ -175,7 +188,6 @@ pub fn decide(
             )));
         }
     };
-    let credential = credential(policy, contract, rule, name).map_err(deny)?;
     Ok(Grant {
         line: rule.line,
         read_answers: may_read_answers(policy, digest, &tenant, operation),
@@ -327,9 +339,12 @@ fn route(policy: &Policy, endpoint: &EndpointRule) -> Result<Route, String> {
     let credential = match &endpoint.proxy_credential {
         Some(name) => {
             let found = policy.credentials.get(name).map(|found| found.usage(name));
-            let found = found.ok_or_else(|| format!("the policy has no [credential.{name}], which a proxy is to be shown"))?;
+            let found =
+                found.ok_or_else(|| format!("the policy has no [credential.{name}], which a proxy is to be shown"))?;
             if !found.attach.is_for_a_proxy() {
-                return Err(format!("[credential.{name}] is for a proxy; its `attach` is \"header:Proxy-Authorization\""));
+                return Err(format!(
+                    "[credential.{name}] is for a proxy; its `attach` is \"header:Proxy-Authorization\""
+                ));
             }
             Some(found)
         }
@@ -342,7 +357,8 @@ fn route(policy: &Policy, endpoint: &EndpointRule) -> Result<Route, String> {
 
 /// The endpoints that the policy has and this component's granted lookups are sent to.
 fn onward(policy: &Policy, contract: &Contract, rule: &ComponentRule) -> Vec<Onward> {
-    let granted = |operation: &&Operation| operation.effect == EffectClass::None && rule.grant.contains(&operation.name);
+    let granted =
+        |operation: &&Operation| operation.effect == EffectClass::None && rule.grant.contains(&operation.name);
     let lookups = contract.operations.values().filter(granted);
     let names: BTreeSet<&String> = lookups.map(|operation| &operation.endpoint).collect();
     let reached = names.into_iter().filter_map(|name| {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use oncegate_contract::{EffectClass, Role, ValueKind, safe_text};
+use oncegate_contract::{Database, EffectClass, Role, ValueKind, safe_text};
 
 use super::CONTEXT_FACTS;
 use crate::describe::Description;
@@ -45,6 +45,14 @@ const ENDPOINT: &str = "
 ## Where requests to this endpoint go (without `url`: to the contract's URL), and your own name for the
 ## account there, which is part of the key of every effect: never change it for the same account.
 ## `egress = \"direct\"` is your statement that no proxy or relay can send what this host did not.
+";
+const DATABASE: &str = "
+## A database that is only read. The login, and the role where there is one, must be able to read and
+## nothing more: lookups under another are refused, and `oncegate doctor` says why. `rows` and
+## `statement-timeout` end what asks for too much.
+";
+const PASSWORD: &str = "
+## Where the login's password is (env:VARIABLE, file:/path or command:program).
 ";
 const CREDENTIAL: &str = "
 ## Where the secret is (env:VARIABLE, file:/path, command:program or keyring:SERVICE/ACCOUNT) and how it
@@ -124,7 +132,13 @@ fn gates(text: &mut String, description: &Description) {
 fn endpoints(text: &mut String, description: &Description) {
     let contract = &description.contract;
     let mut credentials = BTreeSet::new();
+    let mut passwords = BTreeSet::new();
     for (name, endpoint) in &contract.endpoints {
+        if let Some(kind) = Database::of_url(&endpoint.url) {
+            database(text, name, &endpoint.url, kind);
+            passwords.extend(endpoint.credential.as_deref());
+            continue;
+        }
         text.push_str(ENDPOINT);
         put!(text, "# [endpoint.{}]", key(name));
         put!(text, "# url = {}", quoted(&endpoint.url));
@@ -133,15 +147,43 @@ fn endpoints(text: &mut String, description: &Description) {
         put!(text, "# allow-private = false");
         credentials.extend(endpoint.credential.as_deref());
     }
-    for name in credentials {
+    for name in &passwords {
+        text.push_str(PASSWORD);
+        put!(text, "# [credential.{}]", key(name));
+        put!(text, "# from = \"env:{}_PASSWORD\"", variable(name));
+        put!(text, "# attach = \"password\"");
+    }
+    for name in credentials.difference(&passwords) {
         text.push_str(CREDENTIAL);
-        let variable: String =
-            name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect();
+        let variable = variable(name);
         put!(text, "# [credential.{}]", key(name));
         put!(text, "# from = \"env:{variable}_KEY\"");
         put!(text, "# attach = \"header:Authorization\"");
         put!(text, "# format = \"Bearer {{secret}}\"");
     }
+}
+
+fn variable(name: &str) -> String {
+    name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect()
+}
+
+/// What a database needs beside or instead of what a provider needs.
+fn database(text: &mut String, name: &str, url: &str, kind: Database) {
+    text.push_str(DATABASE);
+    put!(text, "# [endpoint.{}]", key(name));
+    if kind == Database::Sqlite {
+        put!(text, "# file = \"/absolute/path/of/the.db\"");
+    } else {
+        put!(text, "# url = {}", quoted(url));
+        put!(text, "# user = \"a_login_that_can_only_read\"");
+        put!(text, "# allow-private = false");
+        put!(text, "## The certificate of a private authority: ca = \"/absolute/path/of/ca.pem\"");
+    }
+    if matches!(kind, Database::Postgres | Database::Mysql) {
+        put!(text, "# role = \"a_role_that_can_only_read\"");
+    }
+    put!(text, "# rows = 1000");
+    put!(text, "# statement-timeout = \"5s\"");
 }
 
 fn context(text: &mut String, description: &Description) {

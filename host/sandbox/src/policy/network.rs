@@ -20,7 +20,11 @@ pub(super) fn resolver<'a>(reader: &mut Reader<'a>, root: &Table<'a>) -> Arc<Res
         let plain = text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, DNS_PORT));
         let server = text.parse().or(plain).ok();
         if server.is_none() {
-            reader.bad(&table, "server", "expected the address of a name server, such as \"10.0.0.2\" or \"[::1]:5353\"");
+            reader.bad(
+                &table,
+                "server",
+                "expected the address of a name server, such as \"10.0.0.2\" or \"[::1]:5353\"",
+            );
         }
         server
     });

@@ -162,7 +162,7 @@ fn errors_name_file_line_and_key() {
         ("component = 1", "p.toml:1: component: expected one or more [[component]] tables, got integer"),
         ("[endpoint.a]\nurl = \"ftp://x\"", "p.toml:2: endpoint.a.url: the URL is neither http nor https"),
         ("[endpoint.a]\nurl = \"https://u:p@x\"", "user or password"),
-        ("[endpoint.a]\nurl = \"https://x/?a=1\"", "no query"),
+        ("[endpoint.a]\nurl = \"https://x/?a=1\"", "query or fragment"),
         ("[endpoint.a]\negress = \"both\"", "p.toml:2: endpoint.a.egress: expected \"direct\""),
         ("[endpoint.a]\nallow-private = \"yes\"", "expected true or false, got string"),
         ("[endpoint.a]\naccount = \"a b\"", "endpoint.a.account: expected a name"),
@@ -434,4 +434,21 @@ fn a_signers_component_brings_no_url_of_its_own() {
     let loose = Policy::parse("p.toml", &text.replace("url = \"https://eu.pay.example/v2\"\n", "")).unwrap();
     loose.signatures.note(digest, standing, None);
     assert!(decided(&loose, "acme", "create-refund").unwrap_err().for_operator().contains("names no digest"));
+}
+
+#[test]
+fn privacy_is_off_unless_it_is_asked_for() {
+    let parsed = |text: &str| Policy::parse("p.toml", text).unwrap_or_else(|errors| panic!("{errors}")).privacy;
+    assert_eq!(parsed(""), Privacy { encrypt: false, key_from: None });
+    let on = parsed("[privacy]\nencrypt = true\nkey-from = \"env:MASTER\"\n");
+    assert_eq!(on, Privacy { encrypt: true, key_from: Some(CredentialSource::Env("MASTER".into())) });
+    for (text, wrong) in [
+        ("[privacy]\nencrypt = \"yes\"\n", "privacy.encrypt"),
+        ("[privacy]\nkey-from = \"MASTER\"\n", "privacy.key-from"),
+        ("[privacy]\nkey-from = \"file:master\"\n", "absolute path"),
+        ("[privacy]\nkeys = 1\n", "keys"),
+    ] {
+        let said = errors(text);
+        assert!(said.contains(wrong), "{said}");
+    }
 }

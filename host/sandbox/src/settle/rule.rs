@@ -150,7 +150,8 @@ impl Rule<'_> {
         let context = BTreeMap::from([("tenant".to_owned(), tenant.clone())]);
         let fields = oncegate_contract::resolve_host(lookup, &context, &values).map_err(|error| error.to_string())?;
         let grant = policy::decide(&self.host.policy, &self.contract, &self.component, tenant, &lookup.name)
-            .map_err(|denied| format!("the settle lookup is not permitted: {}", denied.for_operator()))?;
+            .map_err(|denied| format!("the settle lookup is not permitted: {}", denied.for_operator()))?
+            .staying();
         let found = lookup::send(self.host, lookup, &grant, &fields, tenant, LOOKUP_BYTES_MAX)
             .await
             .map_err(|stop| stop.to_string())?;

@@ -41,7 +41,9 @@ fn bounds(schema: &Value, value: &Value) -> bool {
     let matches = match schema["pattern"].as_str() {
         None => true,
         Some("^(0|[1-9][0-9]{0,19})$") => digits(text, 20),
-        Some("^(0|-?[1-9][0-9]{0,18})$") => digits(text.strip_prefix('-').filter(|rest| *rest != "0").unwrap_or(text), 19),
+        Some("^(0|-?[1-9][0-9]{0,18})$") => {
+            digits(text.strip_prefix('-').filter(|rest| *rest != "0").unwrap_or(text), 19)
+        }
         Some(other) => panic!("a pattern {other:?} in a schema"),
     };
     matches
@@ -54,7 +56,8 @@ fn list(schema: &Value, value: &Value) -> bool {
     let prefix = schema["prefixItems"].as_array().map_or(&[][..], Vec::as_slice);
     let length = items.len() as u64;
     let rest = &items[prefix.len().min(items.len())..];
-    let unique = schema["uniqueItems"] != true || items.iter().enumerate().all(|(at, item)| !items[..at].contains(item));
+    let unique =
+        schema["uniqueItems"] != true || items.iter().enumerate().all(|(at, item)| !items[..at].contains(item));
     unique
         && items.iter().zip(prefix).all(|(item, schema)| admits(schema, item))
         && match &schema["items"] {

@@ -43,6 +43,7 @@ pub(super) async fn policy(home: &Home) -> Vec<Finding> {
     for (name, rule) in &policy.credentials {
         found.push(credential(name, rule).await);
     }
+    found.extend(super::databases::databases(&policy).await);
     found
 }
 

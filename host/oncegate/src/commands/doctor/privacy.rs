@@ -15,7 +15,8 @@ pub(super) async fn check(home: &Home, ledger: &dyn Ledger) -> Option<Finding> {
         None => "under a master key that lies beside the ledger".to_owned(),
     };
     if !rule.encrypt && rule.key_from.is_none() {
-        let found = "labels, requests and answers are stored in clear; only answers that give a credential away are not";
+        let found =
+            "labels, requests and answers are stored in clear; only answers that give a credential away are not";
         return Some(Finding::ok(CHECK, found));
     }
     Some(match private.probe().await {

@@ -73,6 +73,10 @@ fn operation(contract: &Contract, operation: &Operation) -> Value {
         "answer_headers": operation.headers,
         "found_when": words::conditions(&operation.found_when),
     });
+    if let Some(kind) = words::database(contract, operation) {
+        value["database"] = kind.as_str().into();
+        value["query"] = words::asked(operation).into_iter().map(|(key, text)| (key.to_owned(), Value::from(text))).collect();
+    }
     if operation.effect == EffectClass::Keyed {
         keyed(&mut value, operation);
     }

@@ -159,6 +159,12 @@ fn operation(text: &mut String, contract: &Contract, operation: &Operation) {
         operation.endpoint,
         operation.body.as_str()
     );
+    if let Some(kind) = words::database(contract, operation) {
+        put!(text, "      database    {}: {}", kind.name(), words::kept(kind));
+        for (key, asked) in words::asked(operation) {
+            put!(text, "      {key:<11} {}", asked.split_whitespace().collect::<Vec<_>>().join(" "));
+        }
+    }
     for role in [Role::Key, Role::Bound, Role::Generated, Role::Transport] {
         for found in words::of_role(operation, role) {
             field(text, contract, operation, found);

@@ -43,6 +43,7 @@ impl Level {
 /// The whole log of one run over one component; `path` as it was given.
 pub(super) fn log(path: &str, description: &Description, changes: Option<&[Change]>) -> Value {
     let mut findings = effects(description);
+    findings.extend(questions(description));
     findings.extend(risks(description));
     findings.extend(changes.unwrap_or_default().iter().map(change));
     let driver = json!({
@@ -79,6 +80,25 @@ fn effects(description: &Description) -> Vec<Finding> {
                 level: Level::Note,
                 place: format!("operation.{}", operation.name),
                 message: format!("It can do \"{action}\": {request}, with {credential}."),
+            }
+        })
+        .collect()
+}
+
+/// What is asked of databases: a reviewer reads each statement.
+fn questions(description: &Description) -> Vec<Finding> {
+    let contract = &description.contract;
+    let asking = contract.operations.values().filter_map(|o| Some((o, words::database(contract, o)?)));
+    asking
+        .map(|(operation, kind)| {
+            let asked: Vec<String> =
+                words::asked(operation).into_iter().map(|(key, text)| format!("{key} {text}")).collect();
+            let request = words::request(contract, operation);
+            Finding {
+                rule: "database-lookup",
+                level: Level::Note,
+                place: format!("operation.{}", operation.name),
+                message: format!("It asks {} by {request}, {}: {}.", kind.name(), words::kept(kind), asked.join("; ")),
             }
         })
         .collect()
@@ -129,6 +149,7 @@ fn rules(findings: &[Finding]) -> Vec<Value> {
 fn said(rule: &str) -> &'static str {
     match rule {
         "effect" => "The component can cause this effect, at most once for each key",
+        "database-lookup" => "The component asks this of a database, and nothing else",
         "only-a-person-settles" => "No lookup finds out what became of a lost answer",
         "does-more" => "The new version can do more than the old one",
         "does-less" => "The new version can do less than the old one",

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use oncegate_contract::{
-    Condition, Conditions, Contract, Currency, Dedupe, DedupeScope, EffectClass, Field, Operation, Role, Rule, Source,
+    Condition, Conditions, Contract, Currency, Database, Dedupe, DedupeScope, EffectClass, Field, Operation, Query, Role, Rule, Source,
     StatusMatch, Test, Value,
 };
 
@@ -136,7 +136,30 @@ pub(super) fn request(contract: &Contract, operation: &Operation) -> String {
         .endpoints
         .get(&operation.endpoint)
         .map_or(operation.endpoint.as_str(), |endpoint| endpoint.url.as_str());
-    format!("{} {}{}", operation.method, base.trim_end_matches('/'), operation.path.text)
+    let between = if operation.query.is_some() && !operation.path.text.is_empty() { ":" } else { "" };
+    format!("{} {}{between}{}", operation.method, base.trim_end_matches('/'), operation.path.text)
+}
+
+/// The kind of database that an operation asks.
+pub(super) fn database(contract: &Contract, operation: &Operation) -> Option<Database> {
+    operation.query.as_ref()?;
+    Database::of_url(&contract.endpoints.get(&operation.endpoint)?.url)
+}
+
+/// How a database is kept from being written to.
+pub(super) const fn kept(kind: Database) -> &'static str {
+    match kind {
+        Database::Postgres | Database::Mysql => {
+            "in a read-only transaction that is rolled back, under the login and role that the policy names and doctor examines"
+        }
+        Database::Sqlite => "read-only, from the file that the policy names, under an authoriser that knows reading alone",
+        Database::Mongodb => "by find and aggregate alone, under the login that the policy names and doctor examines",
+    }
+}
+
+/// What is asked of a database: the contract's keys and their constant text.
+pub(super) fn asked(operation: &Operation) -> Vec<(&'static str, String)> {
+    operation.query.as_ref().map(Query::lines).unwrap_or_default()
 }
 
 /// The name of the secret that is sent along.

@@ -15,7 +15,8 @@ use crate::exit::{Exit, usage};
 use crate::home::{Home, now_ms};
 use crate::print::{self, Tone, clean, hex};
 
-const STAKES: &str = "nobody can ever read its text again; keys, states and receipts stay, and a repeat is still answered";
+const STAKES: &str =
+    "nobody can ever read its text again; keys, states and receipts stay, and a repeat is still answered";
 
 pub(super) async fn run(home: &Home, asked: &Erase) -> anyhow::Result<Exit> {
     let ledger = home.ledger().await?;
@@ -102,7 +103,10 @@ impl Target {
 fn version(found: &Erasable) -> u64 {
     let rows = found.rows.iter().map(|(_, row)| row.version);
     let open = found.open.iter().map(|(_, row, _)| row.version);
-    rows.chain(open).fold(0, u64::saturating_add).max(found.version)
+    match rows.chain(open).fold(0, u64::saturating_add) {
+        0 => found.version,
+        sum => sum,
+    }
 }
 
 struct Erasing {
@@ -139,7 +143,9 @@ impl Erasing {
             return Ok(if self.found.clear.is_empty() {
                 Said::Nothing
             } else {
-                Said::Refused("all of it was stored in clear, before encryption was on: no key destroys that".to_owned())
+                Said::Refused(
+                    "all of it was stored in clear, before encryption was on: no key destroys that".to_owned(),
+                )
             });
         }
         let Taken { actor, reason, id } = self.taken.clone();
@@ -204,7 +210,9 @@ impl Erasing {
                 }
                 shown + &format!("nothing was erased; --expect-version {} erases it\n", self.version)
             }
-            Said::Erased => format!("{}  {name}: {}\n{}", Tone::Good.paint("erased"), self.counts(), self.taken.lines()),
+            Said::Erased => {
+                format!("{}  {name}: {}\n{}", Tone::Good.paint("erased"), self.counts(), self.taken.lines())
+            }
             Said::Before => format!("erased before: {name}\n{}", self.taken.lines()),
             Said::Nothing => format!("{name} has nothing under a key; there is nothing to erase\n"),
             Said::Refused(why) => format!("{} {}\n", Tone::Bad.paint("refused:"), clean(why)),
@@ -225,7 +233,8 @@ impl Erasing {
 
     fn json(&self) -> Value {
         let keys = |rows: &[([u8; 32], Effect)]| rows.iter().map(|(key, _)| hex(key)).collect::<Vec<_>>();
-        let open = self.found.open.iter().map(|(key, row, why)| json!({ "key": hex(key), "state": row.state, "why": why }));
+        let open =
+            self.found.open.iter().map(|(key, row, why)| json!({ "key": hex(key), "state": row.state, "why": why }));
         let mut value = self.taken.json("erase");
         value["target"] = self.target.name().into();
         value["version"] = self.version.into();

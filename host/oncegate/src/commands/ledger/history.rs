@@ -105,6 +105,7 @@ fn deciding(event: &Event) -> String {
         | Event::ParentClosed { actor, reason, .. }
         | Event::Erased { actor, reason, .. }
         | Event::HostFenced { actor, reason, .. } => format!("{actor}: {reason}"),
+        Event::KeyRetired { generation, .. } => format!("key {generation}: nothing more is put under it"),
         Event::KeyDestroyed { generation, .. } => format!("key {generation}: what was under it cannot be read"),
         Event::Superseded { actor, reason, epoch, for_whom, .. } => {
             format!("{actor}: {reason}; epoch {epoch} for {for_whom}")

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use oncegate_contract::DatabaseAddress;
 use oncegate_sandbox::policy::Policy;
 use oncegate_sandbox::{egress, http};
 
@@ -24,6 +25,14 @@ pub(crate) async fn unusable(policy: &Policy, text: &str) -> Vec<String> {
 }
 
 async fn refused(url: &str, allow_private: bool) -> Option<String> {
+    // A database is reached under the rules of https: where nothing is encrypted, `decide` says what else it needs.
+    let url = match DatabaseAddress::parse(url) {
+        Ok(file) if file.host.is_empty() => return None,
+        Ok(found) if found.host.contains(':') => format!("https://[{}]:{}/", found.host, found.port),
+        Ok(found) => format!("https://{}:{}/", found.host, found.port),
+        Err(_) => url.to_owned(),
+    };
+    let url = url.as_str();
     let target = match egress::target(url, allow_private) {
         Ok(target) => target,
         Err(error) => return Some(advised(error.to_string(), allow_private)),
@@ -60,6 +69,8 @@ mod tests {
             ("https://127.0.0.1:8443", "loopback"),
             ("https://10.1.2.3", "private"),
             ("https://[::1]", "loopback"),
+            ("postgres://127.0.0.1/x", "loopback"),
+            ("mysql://[::1]:3306/x", "loopback"),
         ] {
             let said = warned(&format!("\n[endpoint.pay]\nurl = \"{url}\"\naccount = \"a\"\n")).await;
             assert_eq!(said.len(), 1, "{url}");
@@ -81,6 +92,8 @@ mod tests {
             "url = \"https://no-such-name.invalid\"",
             "url = \"http://127.0.0.1:8080\"\nallow-private = true",
             "url = \"https://1.1.1.1\"",
+            "url = \"postgres://10.0.0.1:5432/x\"\nallow-private = true",
+            "url = \"mongodb://no-such-name.invalid/x\"",
             "account = \"b\"",
         ] {
             assert!(warned(&format!("[endpoint.pay]\n{endpoint}\n")).await.is_empty(), "{endpoint}");

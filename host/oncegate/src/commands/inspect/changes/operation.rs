@@ -1,5 +1,7 @@
 //! Changes of one operation: its request, its key, and what it states about its provider.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use oncegate_contract::{
     Condition, Conditions, Dedupe, DedupeScope, EffectClass, Operation, Settle, former_recipes, recipe,
 };
@@ -33,6 +35,13 @@ fn request(log: &mut Log, old: &Operation, new: &Operation) {
     let line = |operation: &Operation| format!("{} {}:{}", operation.method, operation.endpoint, operation.path.text);
     log.same(Way::More, &at("request"), &line(old), &line(new));
     log.same(Way::More, &at("body"), old.body.as_str(), new.body.as_str());
+    let asked = |operation: &Operation| words::asked(operation).into_iter().collect::<BTreeMap<_, _>>();
+    let (before, now) = (asked(old), asked(new));
+    let keys: BTreeSet<&str> = before.keys().chain(now.keys()).copied().collect();
+    for key in keys {
+        let said = |found: &BTreeMap<&str, String>| found.get(key).cloned().unwrap_or_default();
+        log.same(Way::More, &at(key), &said(&before), &said(&now));
+    }
 }
 
 fn key(log: &mut Log, old: &Operation, new: &Operation) {

@@ -175,6 +175,21 @@ fn an_operation_declared_harmless_is_sent_without_the_ledger() {
 }
 
 #[test]
+fn another_statement_can_do_more() {
+    let text = |statement: &str| {
+        parse(&format!(
+            "[component]\nname = \"a\"\neffect = \"none\"\n[endpoint.e]\nurl = \"postgres://e.example/x\"\n[tool.t]\noperations = [\"o\"]\n\
+             [operation.o]\neffect = \"none\"\nrequest = \"SQL e\"\nstatement = \"{statement}\"\n"
+        ))
+    };
+    let mut log = Log::default();
+    contracts(&mut log, &text("SELECT a FROM t"), &text("SELECT a, b FROM t"));
+    assert_eq!(log.0.len(), 1);
+    assert_eq!((log.0[0].way, log.0[0].at.as_str()), (Way::More, "operation.o.statement"));
+    assert_eq!(log.0[0].what, "was SELECT a FROM t, is SELECT a, b FROM t");
+}
+
+#[test]
 fn patch_versions_are_one_interface() {
     assert_eq!(without_patch("wasi:io/poll@0.2.6"), without_patch("wasi:io/poll@0.2.3"));
     assert_ne!(without_patch("wasi:io/poll@0.2.6"), without_patch("wasi:io/poll@0.3.0"));

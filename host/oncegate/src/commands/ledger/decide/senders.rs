@@ -23,7 +23,11 @@ pub(in crate::commands::ledger) async fn has_stopped(ledger: &Arc<dyn Ledger>, h
 }
 
 /// Records the senders that are known to have stopped and are not on record as such.
-pub(in crate::commands::ledger) async fn note_stops(effects: &Effects, key: [u8; 32], row: Effect) -> anyhow::Result<Effect> {
+pub(in crate::commands::ledger) async fn note_stops(
+    effects: &Effects,
+    key: [u8; 32],
+    row: Effect,
+) -> anyhow::Result<Effect> {
     let mut row = row;
     let loose: Vec<Attempt> = row.attempts.iter().filter(|attempt| is_loose(attempt)).cloned().collect();
     for attempt in loose.into_iter().filter(|attempt| !attempt.responded) {

@@ -76,7 +76,11 @@ impl Seen {
             let bytes = match self.effects.raw_answer(self.key, attempt.id).await {
                 Ok(bytes) => bytes,
                 Err(error) if error.withholds_bytes() => {
-                    let _ = writeln!(text, "\n{}", Tone::Head.paint(&format!("Answer of attempt {}", hex(&attempt.id[..4]))));
+                    let _ = writeln!(
+                        text,
+                        "\n{}",
+                        Tone::Head.paint(&format!("Answer of attempt {}", hex(&attempt.id[..4])))
+                    );
                     let _ = writeln!(text, "  {}", clean(self.withheld(&error)));
                     continue;
                 }
