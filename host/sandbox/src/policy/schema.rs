@@ -145,7 +145,7 @@ fn endpoint() -> Value {
             ),
         ],
     );
-    closed(
+    let mut table = closed(
         "What the operator says about an endpoint of contracts.",
         &[],
         [
@@ -172,36 +172,46 @@ fn endpoint() -> Value {
             ("ca", text("A PEM file with the certificates that are trusted there in place of the public ones.", "^/")),
             ("proxy", text("The proxy that requests go through: http://HOST:PORT.", "^http://[^/?#@]+/?$")),
             ("proxy-credential", text("The [credential.NAME] that is shown to the proxy.", NAME)),
-            ("user", text("Of a database: who logs in.", NAME)),
-            ("role", text("Of a database: the role that is taken on after that.", NAME)),
-            (
-                "credential",
-                text(
-                    "Of a database: the credential that has the password, where the contract's endpoint is not at hand.",
-                    NAME,
-                ),
-            ),
-            ("file", text("Of a SQLite database: its file.", "^/")),
-            (
-                "tls",
-                json!({ "description": "Of a database: \"off\" encrypts nothing, and goes only with `allow-private`.", "enum": ["required", "off"] }),
-            ),
-            (
-                "rows",
-                json!({ "description": "Of a database: rows of one answer.", "type": "integer", "minimum": 1, "maximum": 10_000 }),
-            ),
-            ("statement-timeout", text("Of a database: how long a statement may run.", DURATION)),
-            (
-                "role-checked",
-                json!({ "description": "Of a document database: false where its server cannot say what the role may do.", "type": "boolean", "default": true }),
-            ),
-            (
-                "read-concern",
-                json!({ "description": "Of a document database: the read concern.", "enum": ["local", "available", "majority", "linearizable"] }),
-            ),
-            ("auth-database", text("Of a document database: where it knows the user from.", NAME)),
         ],
-    )
+    );
+    if let Some(properties) = table["properties"].as_object_mut() {
+        properties.extend(database().map(|(name, schema)| (name.to_owned(), schema)));
+    }
+    table
+}
+
+/// The keys of an endpoint that is a database.
+fn database() -> [(&'static str, Value); 10] {
+    [
+        ("user", text("Of a database: who logs in.", NAME)),
+        ("role", text("Of a database: the role that is taken on after that.", NAME)),
+        (
+            "credential",
+            text(
+                "Of a database: the credential that has the password, where the contract's endpoint is not at hand.",
+                NAME,
+            ),
+        ),
+        ("file", text("Of a SQLite database: its file.", "^/")),
+        (
+            "tls",
+            json!({ "description": "Of a database: \"off\" encrypts nothing, and goes only with `allow-private`.", "enum": ["required", "off"] }),
+        ),
+        (
+            "rows",
+            json!({ "description": "Of a database: rows of one answer.", "type": "integer", "minimum": 1, "maximum": 10_000 }),
+        ),
+        ("statement-timeout", text("Of a database: how long a statement may run.", DURATION)),
+        (
+            "role-checked",
+            json!({ "description": "Of a document database: false where its server cannot say what the role may do.", "type": "boolean", "default": true }),
+        ),
+        (
+            "read-concern",
+            json!({ "description": "Of a document database: the read concern.", "enum": ["local", "available", "majority", "linearizable"] }),
+        ),
+        ("auth-database", text("Of a document database: where it knows the user from.", NAME)),
+    ]
 }
 
 fn credential() -> Value {
