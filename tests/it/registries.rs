@@ -84,6 +84,14 @@ fn digest(bytes: &[u8]) -> String {
     format!("sha256:{hex}")
 }
 
+/// What `docker login` keeps.
+fn docker_login(folder: &Path, registry: &str) {
+    use base64::Engine;
+    let auth = base64::prelude::BASE64_STANDARD.encode(LOGIN);
+    let docker = json!({ "auths": { (registry): { "auth": auth } } });
+    fs::write(folder.join("config.json"), docker.to_string()).unwrap();
+}
+
 /// `call oci://…` for one refund.
 fn call(harness: &Harness, login: Option<&str>, reference: &str, id: &str) -> Run {
     let arguments = refund(id, "broken").to_string();
@@ -119,12 +127,7 @@ fn a_component_comes_from_a_registry_by_digest_and_with_its_signature() {
     assert_eq!(called.status().unwrap(), "done", "{}{}", called.stdout, called.stderr);
     // Docker's own login does as well, and what is here already needs none.
     let pulled = harness.folder().join("pulled.wasm").display().to_string();
-    let auth = {
-        use base64::Engine;
-        base64::prelude::BASE64_STANDARD.encode(LOGIN)
-    };
-    let docker = json!({ "auths": { (registry.address.as_str()): { "auth": auth } } });
-    fs::write(harness.folder().join("config.json"), docker.to_string()).unwrap();
+    docker_login(harness.folder(), &registry.address);
     let run = oncegate(&harness, None, &["pull", &tagged, "-o", &pulled, "--json"]);
     assert_eq!(run.code, Some(0), "{}", run.stderr);
     assert_eq!(run.json().unwrap()["reference"], pinned.as_str());
