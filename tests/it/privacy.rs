@@ -19,7 +19,7 @@ const TOOL: &str = "issue-refund";
 /// In the text that the model worded.
 const REASON: &str = "reason-marker-51fd";
 /// In the label: an identifier of the return.
-const RETURN: &str = "R-marker-77aa";
+const RETURN: &str = "R-7700931155";
 
 /// A refund's harness whose ledger is encrypted under a master key in a file of its own.
 fn encrypted() -> Harness {

@@ -172,7 +172,7 @@ fn read_one(from: &mut Reader<'_>, bounds: &mut Bounds) -> Result<Val, Malformed
         FLOAT32 => Val::Float32(f32::from_bits(from.u32()?)),
         FLOAT64 => Val::Float64(f64::from_bits(from.u64()?)),
         CHAR => Val::Char(char::from_u32(from.u32()?).ok_or(Malformed("a character is none"))?),
-        STRING => Val::String(from.text()?.into()),
+        STRING => Val::String(from.text()?),
         ENUM => Val::Enum(from.text()?),
         LIST => Val::List(items(from, bounds)?),
         TUPLE => Val::Tuple(items(from, bounds)?),

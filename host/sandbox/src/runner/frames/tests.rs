@@ -142,7 +142,7 @@ fn a_runner_names_no_limit_of_its_own() {
 
 #[test]
 fn what_is_too_large_is_said_to_be() {
-    let large = Val::List(vec![Val::String("x".repeat(1 << 20).into()); 20]);
+    let large = Val::List(vec![Val::String("x".repeat(1 << 20)); 20]);
     let failed = Run::Returned(vec![Val::Result(Err(Some(Box::new(large))))]);
     let frame = ended(1, b"", 0, &failed);
     assert!(frame.len() < 100);

@@ -106,7 +106,8 @@ async fn a_runner_that_ends_early_loses_its_calls() {
     assert!(is_lost(&mut given).await);
 }
 
-#[tokio::test]
+// The test's own reads block.
+#[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_nobody_waits_for_is_cancelled_and_hears_nothing() {
     let mut played = Played::new();
     let given = played.give().await;
@@ -142,7 +143,8 @@ async fn a_runner_that_does_not_cancel_is_ended() {
     played.say(&ends(1));
 }
 
-#[tokio::test]
+// The test's own reads block.
+#[tokio::test(flavor = "multi_thread")]
 async fn a_component_is_brought_once_with_its_code() {
     use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
     let played = Played::new();
