@@ -69,7 +69,10 @@ fn a_row_gives_the_key_and_its_effect_happens_once() {
     assert_eq!(first["status"], "done", "{first:#}");
     for words in ["it arrived broken", "broken on arrival"] {
         let again = call("R-7", words);
-        assert_eq!((&again["status"], &again["effects"][0]["receipt"]), (&json!("already_done"), &first["effects"][0]["receipt"]));
+        assert_eq!(
+            (&again["status"], &again["effects"][0]["receipt"]),
+            (&json!("already_done"), &first["effects"][0]["receipt"])
+        );
     }
     assert_eq!(harness.provider().effects().unwrap().len(), 1);
     // No row, no key: nothing is sent, whatever the guest says.
