@@ -18,6 +18,9 @@ use tempfile::TempDir;
 /// The password of every login that a policy names. It must never be seen again.
 pub(crate) const PASSWORD: &str = "pw-Zq7_never_shown";
 
+/// One call asks many questions, on a machine that does much else.
+const LIMITS: &str = "answer-within = \"100s\"\nwall-time = \"100s\"\n";
+
 /// One operation of a test's contract: name, what is asked, fields.
 pub(crate) type Asked<'a> = (&'a str, &'a str, &'a str);
 
@@ -78,12 +81,12 @@ impl Reader {
         let file = self.harness.home().join("policy.toml");
         let text = fs::read_to_string(&file).unwrap();
         let (grant, _) = text.split_once("\n[endpoint.").unwrap();
-        fs::write(&file, format!("{grant}\n[endpoint.books]\n{endpoint}\n")).unwrap();
+        fs::write(&file, format!("{grant}\n[endpoint.books]\n{endpoint}\n\n[limits]\n{LIMITS}")).unwrap();
     }
 
     /// Asks each in turn, in one call: bodies, or `error: ` and why.
     pub(crate) fn ask(&self, questions: &[(&str, Value)]) -> Vec<String> {
-        let run = self.run(questions, "warn");
+        let run = self.run(questions, false);
         let json = run.json().unwrap();
         assert_eq!(json["status"], "done", "{json:#}\n{}", run.stderr);
         let answers = json["result"].as_array().unwrap_or_else(|| panic!("{json:#}"));
@@ -96,13 +99,16 @@ impl Reader {
         serde_json::from_str(&answers[0]).unwrap_or_else(|_| panic!("{}", answers[0]))
     }
 
-    pub(crate) fn run(&self, questions: &[(&str, Value)], log: &str) -> Run {
+    pub(crate) fn run(&self, questions: &[(&str, Value)], loud: bool) -> Run {
         let questions = questions.iter().map(|(operation, fields)| json!({ "operation": operation, "fields": fields }));
         let arguments = json!({ "questions": questions.collect::<Vec<_>>() });
         let file = self.harness.folder().join("arguments.json");
         fs::write(&file, arguments.to_string()).unwrap();
         let mut command = self.harness.command();
-        command.env("RUST_LOG", log).arg("call").arg(self.harness.component()).args(["ask", "--json"]);
+        if loud {
+            command.arg("-vvv");
+        }
+        command.arg("call").arg(self.harness.component()).args(["ask", "--json"]);
         command.arg("--args").arg(format!("@{}", file.display()));
         command.args(["--context", &format!("tenant={TENANT}")]);
         let run = Run::of(&mut command).unwrap();

@@ -33,7 +33,7 @@ struct Build {
     component: &'static str,
 }
 
-/// `refunds-bare` and `books` carry no contract: they are there to be packed with one.
+/// `refunds-bare`, `books` and `shopper` carry no contract: they are there to be packed with one.
 const BUILDS: &[Build] = &[
     build("refunds"),
     build("campaign"),
@@ -46,6 +46,7 @@ const BUILDS: &[Build] = &[
     Build { workspace: "tests/guests", ..build("mirror") },
     Build { workspace: "tests/guests", ..build("payouts") },
     Build { workspace: "tests/guests", ..build("books") },
+    Build { workspace: "tests/guests", ..build("shopper") },
     Build {
         workspace: "guest-examples",
         package: "refunds",

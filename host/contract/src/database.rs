@@ -107,7 +107,8 @@ impl DatabaseAddress {
         let (authority, path) = rest.split_once('/').ok_or(asked)?;
         let database = database_name(path)?;
         // The rules for hosts are those of https, so that each address has one spelling.
-        let read = |scheme: &str| Url::parse(&format!("{scheme}://{authority}/")).map_err(|e| format!("not a URL: {e}"));
+        let read =
+            |scheme: &str| Url::parse(&format!("{scheme}://{authority}/")).map_err(|e| format!("not a URL: {e}"));
         let (url, other) = (read("https")?, read("http")?);
         let host = match url.host() {
             Some(Host::Domain(name)) => name.trim_end_matches('.').to_owned(),

@@ -185,7 +185,8 @@ fn text_node(text: &str) -> Result<Node, String> {
     if starts && name.chars().all(is_name) && name.len() <= NAME_BYTES_MAX {
         Ok(Node::Value(name.to_owned()))
     } else {
-        Err("a text that begins with \":\" is a place for a value, :name; give other such texts by a constant field".into())
+        Err("a text that begins with \":\" is a place for a value, :name; give other such texts by a constant field"
+            .into())
     }
 }
 

@@ -62,8 +62,11 @@ fn asked(contract: &Contract, operation: &Operation, found: &mut Vec<Lint>) {
 /// `SELECT *` or `SELECT a.*`; a product or `count(*)` is neither.
 fn selects_all(text: &str) -> bool {
     let words: Vec<&str> = text.split_whitespace().collect();
-    let opens = |word: &str| word.ends_with(',') || ["select", "distinct", "all"].contains(&word.to_lowercase().as_str());
-    words.windows(2).any(|pair| opens(pair[0]) && (pair[1].starts_with('*') || pair[1].trim_end_matches(',').ends_with(".*")))
+    let opens =
+        |word: &str| word.ends_with(',') || ["select", "distinct", "all"].contains(&word.to_lowercase().as_str());
+    words
+        .windows(2)
+        .any(|pair| opens(pair[0]) && (pair[1].starts_with('*') || pair[1].trim_end_matches(',').ends_with(".*")))
 }
 
 /// What an operation says of another one.

@@ -122,9 +122,7 @@ fn endpoint_url(text: &str) -> Result<(), String> {
 }
 
 fn endpoint(table: &Table<'_>) -> Option<Endpoint> {
-    let url = table
-        .need("url")
-        .and_then(|item| item.parsed(|text| endpoint_url(text).map(|()| text.to_owned())));
+    let url = table.need("url").and_then(|item| item.parsed(|text| endpoint_url(text).map(|()| text.to_owned())));
     let credential = table.get("credential").and_then(|item| item.slug());
     table.finish();
     Some(Endpoint { url: url?, credential })

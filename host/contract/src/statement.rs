@@ -249,8 +249,16 @@ mod tests {
     #[test]
     fn what_databases_read_in_different_ways_is_refused() {
         for text in [
-            "", "  ", "SELECT 'a", "SELECT '\\'", "SELECT 1 -- x", "SELECT /*! 1 */ 1", "SELECT $1", "SELECT $$a$$",
-            "SELECT \u{0}", "SELECT \u{7f}",
+            "",
+            "  ",
+            "SELECT 'a",
+            "SELECT '\\'",
+            "SELECT 1 -- x",
+            "SELECT /*! 1 */ 1",
+            "SELECT $1",
+            "SELECT $$a$$",
+            "SELECT \u{0}",
+            "SELECT \u{7f}",
         ] {
             assert!(Statement::parse(text).is_err(), "{text:?}");
         }

@@ -131,7 +131,7 @@ fn logins_that_can_do_more_are_refused_and_doctor_says_why() {
     assert!(doctor.stdout.contains("the user reader_m_roles, and it only reads"), "{}", doctor.stdout);
     for (login, why) in [("writer_m_roles", "it may INSERT on"), ("runner_m_roles", "it may EXECUTE on")] {
         reader.allow(&policy(server, "m_roles", &format!("user = \"{login}\"")));
-        let run = reader.run(&[("first", nothing()), ("sneak", nothing())], "warn");
+        let run = reader.run(&[("first", nothing()), ("sneak", nothing())], false);
         assert!(run.stdout.contains("not set up for lookups") && run.stderr.contains(why), "{login}: {run:?}");
         let doctor = reader.command(&["doctor", "--json"]);
         assert!(doctor.stdout.contains(why), "{login}: {}", doctor.stdout);

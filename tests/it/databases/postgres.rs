@@ -185,7 +185,12 @@ fn what_a_read_only_transaction_lets_pass_leaves_nothing_behind() {
         ("notify", sql("SELECT pg_notify('a', 'b') AS a")),
         ("advisory", sql("SELECT pg_advisory_lock(4711) AS a")),
         ("setting", sql("SELECT set_config('statement_timeout', '0', false) AS a")),
-        ("next", sql("SELECT current_setting('statement_timeout') AS a, current_user AS b, current_setting('transaction_read_only') AS c")),
+        (
+            "next",
+            sql(
+                "SELECT current_setting('statement_timeout') AS a, current_user AS b, current_setting('transaction_read_only') AS c",
+            ),
+        ),
     ];
     let asked: Vec<Asked<'_>> = statements.iter().map(|(name, text)| (*name, text.as_str(), "")).collect();
     let reader = reader(server, "traces", &asked, APP);
@@ -223,7 +228,10 @@ fn a_slow_statement_is_stopped_at_the_server_and_many_rows_are_capped() {
     let reader = reader(server, "slow", &asked, &format!("{APP}\nstatement-timeout = \"3s\"\nrows = 50"));
     let questions: Vec<(&str, Value)> = statements.iter().map(|(name, _)| (*name, nothing())).collect();
     let answers = reader.ask(&questions);
-    assert!(answers[0].contains("did not answer in time") && answers[1].contains("did not answer in time"), "{answers:?}");
+    assert!(
+        answers[0].contains("did not answer in time") && answers[1].contains("did not answer in time"),
+        "{answers:?}"
+    );
     let million: Value = serde_json::from_str(&answers[2]).unwrap_or_else(|_| panic!("{}", answers[2]));
     assert_eq!((million["rows"].as_array().unwrap().len(), &million["truncated"]), (50, &json!(true)));
     let wide: Value = serde_json::from_str(&answers[3]).unwrap_or_else(|_| panic!("{}", answers[3]));
@@ -243,7 +251,11 @@ fn logins_that_can_do_more_are_refused_and_doctor_says_why() {
     assert_eq!(reader.one("first", nothing())["rows"], json!([{ "id": 2 }]));
     let doctor = reader.command(&["doctor", "--json"]);
     assert!(doctor.stdout.contains("the role reader, and it only reads"), "{}", doctor.stdout);
-    assert!(doctor.stdout.contains("may call public.sneak, which runs with the rights of postgres"), "{}", doctor.stdout);
+    assert!(
+        doctor.stdout.contains("may call public.sneak, which runs with the rights of postgres"),
+        "{}",
+        doctor.stdout
+    );
     for (login, why) in [
         ("user = \"writer\"", "the role writer may write to public.books"),
         ("user = \"writer\"\nrole = \"reader\"", "the role writer may write to public.books"),
@@ -251,7 +263,7 @@ fn logins_that_can_do_more_are_refused_and_doctor_says_why() {
         ("user = \"stranger\"\nrole = \"reader\"", "may not take on the role reader"),
     ] {
         reader.allow(&policy(server, "roles", login));
-        let run = reader.run(&[("first", nothing())], "warn");
+        let run = reader.run(&[("first", nothing())], false);
         assert!(run.stdout.contains("not set up for lookups") && run.stderr.contains(why), "{login}: {run:?}");
         let doctor = reader.command(&["doctor", "--json"]);
         assert!(doctor.stdout.contains(why), "{login}: {}", doctor.stdout);
@@ -272,19 +284,19 @@ fn passwords_and_strangers_certificates_go_nowhere() {
     let echoed = reader.one("echo", text("echo", "plain"));
     assert_eq!(echoed["rows"], json!([{ "a": "plain" }]));
     // The loudest log there is.
-    let loud = reader.run(&[("echo", text("echo", "again"))], "trace");
+    let loud = reader.run(&[("echo", text("echo", "again"))], true);
     assert_eq!(loud.code, Some(0), "{}", loud.stderr);
     let public = policy(server, "secrets", APP).replace("ca = ", "# ca = ");
     reader.allow(&public);
-    let run = reader.run(&[("echo", text("echo", "x"))], "warn");
+    let run = reader.run(&[("echo", text("echo", "x"))], false);
     assert!(run.stdout.contains("could not be reached") && run.stderr.contains("certificate"), "{run:?}");
     // Without leave for private addresses nothing is connected to.
     reader.allow(&policy(server, "secrets", APP).replace("allow-private = true", "allow-private = false"));
-    let run = reader.run(&[("echo", text("echo", "x"))], "warn");
+    let run = reader.run(&[("echo", text("echo", "x"))], false);
     assert!(run.stdout.contains("could not be reached") && run.stderr.contains("loopback"), "{run:?}");
     server.run("secrets", "CREATE ROLE other LOGIN PASSWORD 'another'").unwrap();
     reader.allow(&policy(server, "secrets", "user = \"other\""));
-    let run = reader.run(&[("echo", text("echo", "x"))], "warn");
+    let run = reader.run(&[("echo", text("echo", "x"))], false);
     assert!(run.stdout.contains("not set up for lookups") && run.stderr.contains("28P01"), "{run:?}");
     reader.keeps_no_password();
 }
@@ -292,7 +304,9 @@ fn passwords_and_strangers_certificates_go_nowhere() {
 #[test]
 fn an_answer_that_echoes_the_password_is_scrubbed() {
     let server = database("echoes");
-    server.run("echoes", &format!("CREATE TABLE leak AS SELECT '{PASSWORD}'::text AS a; GRANT SELECT ON leak TO reader")).unwrap();
+    server
+        .run("echoes", &format!("CREATE TABLE leak AS SELECT '{PASSWORD}'::text AS a; GRANT SELECT ON leak TO reader"))
+        .unwrap();
     let statement = sql("SELECT a FROM leak");
     let reader = reader(server, "echoes", &[("leak", statement.as_str(), "")], APP);
     let stars = "*".repeat(PASSWORD.len());
@@ -308,7 +322,9 @@ fn people_are_shown_what_is_asked_of_which_database() {
     let reader = reader(server, "shown", &asked, APP);
     let component = reader.component();
     let page = reader.command(&["inspect", &component]).stdout;
-    for said in ["SQL postgres://db.example/books", "SELECT id FROM books WHERE title = :title", "PostgreSQL", "read-only"] {
+    for said in
+        ["SQL postgres://db.example/books", "SELECT id FROM books WHERE title = :title", "PostgreSQL", "read-only"]
+    {
         assert!(page.contains(said), "{said}: {page}");
     }
     let machine: Value = serde_json::from_str(&reader.command(&["inspect", &component, "--json"]).stdout).unwrap();

@@ -1,4 +1,4 @@
-//! Rows of a database as the source of keys and as the judge of what happened.
+//! Rows of a database as the source of a key.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{packed, sqlite::library};
 
-/// The refunds guest with the shop's answers from a database: the key is a row's, and so is the verdict.
+/// A guest with the shop's answers from a database: the key is a row's.
 const CONTRACT: &str = r#"
 [component]
 name = "acme-refunds"
@@ -17,7 +17,7 @@ url = "sqlite:shop"
 [endpoint.pay]
 url = "https://api.pay.example"
 credential = "pay"
-[tool.issue-refund]
+[tool.refund]
 operations = ["get-return", "create-refund"]
 effects = 1
 [operation.get-return]
@@ -52,7 +52,7 @@ fn a_row_gives_the_key_and_its_effect_happens_once() {
         "CREATE TABLE returns (id TEXT, charge TEXT, amount INTEGER);
          INSERT INTO returns VALUES ('R-7', 'ch_7', 50000);",
     );
-    let guest = packed(folder.path(), "refunds-bare", "../guest-examples/refunds/wit", CONTRACT);
+    let guest = packed(folder.path(), "shopper", "guests/shopper/wit", CONTRACT);
     let harness = Harness::with(guest, Options::default()).unwrap();
     let policy = harness.home().join("policy.toml");
     let text = fs::read_to_string(&policy).unwrap();
@@ -62,14 +62,17 @@ fn a_row_gives_the_key_and_its_effect_happens_once() {
     fs::write(&policy, text).unwrap();
     let call = |id: &str, reason: &str| {
         let arguments = json!({ "return_id": id, "amount": 4200, "reason": reason });
-        let run = oncegate_tests::harness::Run::of(&mut harness.call("issue-refund", &arguments, &[])).unwrap();
+        let run = oncegate_tests::harness::Run::of(&mut harness.call("refund", &arguments, &[])).unwrap();
         run.json().unwrap_or_else(|error| panic!("{error}"))
     };
     let first = call("R-7", "broken");
     assert_eq!(first["status"], "done", "{first:#}");
     for words in ["it arrived broken", "broken on arrival"] {
         let again = call("R-7", words);
-        assert_eq!((&again["status"], &again["effects"][0]["receipt"]), (&json!("already_done"), &first["effects"][0]["receipt"]));
+        assert_eq!(
+            (&again["status"], &again["effects"][0]["receipt"]),
+            (&json!("already_done"), &first["effects"][0]["receipt"])
+        );
     }
     assert_eq!(harness.provider().effects().unwrap().len(), 1);
     // No row, no key: nothing is sent, whatever the guest says.

@@ -9,7 +9,8 @@ use super::{Asked, NO_ROWS, Reader, all_refused, contract, integer, nothing, sql
 
 /// Makes the file with the SQLite of another program, as an application would.
 pub(super) fn library(file: &Path, script: &str) {
-    let code = "import sqlite3, sys\nc = sqlite3.connect(sys.argv[1])\nc.executescript(sys.argv[2])\nc.commit()\nc.close()";
+    let code =
+        "import sqlite3, sys\nc = sqlite3.connect(sys.argv[1])\nc.executescript(sys.argv[2])\nc.commit()\nc.close()";
     let made = Command::new("python3").args(["-c", code]).arg(file).arg(script).status().unwrap();
     assert!(made.success());
 }

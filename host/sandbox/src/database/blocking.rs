@@ -27,10 +27,7 @@ pub(super) async fn run<T: Send + 'static>(
 }
 
 /// Runs a driver in a runtime that ends with it: whatever it had started, connections too, is dropped.
-pub(super) async fn drive<T, F>(
-    within: Duration,
-    work: impl FnOnce() -> F + Send + 'static,
-) -> Result<T, DatabaseError>
+pub(super) async fn drive<T, F>(within: Duration, work: impl FnOnce() -> F + Send + 'static) -> Result<T, DatabaseError>
 where
     T: Send + 'static,
     F: Future<Output = Result<T, DatabaseError>>,

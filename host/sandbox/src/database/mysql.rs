@@ -3,9 +3,9 @@
 //! Preparing takes one statement only; what its description has no columns for is not run. The driver
 //! lives in a runtime of its own that ends with the lookup: an answer that was cut is not read on.
 
-use oncegate_contract::{Database, Statement, Value};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts, OptsBuilder, Params, SslOpts, Value as Sql};
+use oncegate_contract::{Database, Statement, Value};
 use secrecy::ExposeSecret;
 
 use super::rows::Rows;
@@ -32,8 +32,11 @@ pub(super) async fn ask(
     blocking::drive(session.patience(), move || async move {
         let mut connection = connect(&owned, addresses).await?;
         only_reads(&prepare(&mut connection, &owned).await?)?;
-        let answer = read(&mut connection, &owned, (&text, asks), bound).await?;
-        connection.query_drop("ROLLBACK").await.map_err(refused)?;
+        let (answer, whole) = read(&mut connection, &owned, (&text, asks), bound).await?;
+        // Behind a cut answer the server would first send the rest: losing the connection rolls back as well.
+        if whole {
+            connection.query_drop("ROLLBACK").await.map_err(refused)?;
+        }
         Ok(answer)
     })
     .await
@@ -72,7 +75,9 @@ async fn connect(session: &Session, addresses: Vec<std::net::SocketAddr>) -> Res
         // The driver takes the process's own; a second call finds it there, which is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let tls = match &rule.ca {
-            Some(file) => SslOpts::default().with_root_certs(vec![file.clone().into()]).with_disable_built_in_roots(true),
+            Some(file) => {
+                SslOpts::default().with_root_certs(vec![file.clone().into()]).with_disable_built_in_roots(true)
+            }
             None => SslOpts::default(),
         };
         opts = opts.ssl_opts(tls);
@@ -111,12 +116,13 @@ async fn prepare(connection: &mut Conn, session: &Session) -> Result<Vec<RoleFin
     Ok(grants::findings(&lines))
 }
 
+/// The answer, and whether all of it was read.
 async fn read(
     connection: &mut Conn,
     session: &Session,
     (text, asks): (&str, bool),
     bound: Vec<Sql>,
-) -> Result<Vec<u8>, DatabaseError> {
+) -> Result<(Vec<u8>, bool), DatabaseError> {
     let prepared = connection.prep(text).await.map_err(refused)?;
     let columns = prepared.columns();
     // What gives rows without selecting shows the server itself: SHOW GRANTS has the hash of the password.
@@ -131,11 +137,10 @@ async fn read(
         let kinds = row.columns();
         let values = kinds.iter().zip(row.unwrap()).map(|(column, value)| values::column(column, value));
         if !rows.push(values.collect::<Result<Vec<_>, _>>()?) {
-            // What is left is dropped with the driver.
-            return Ok(rows.finish());
+            return Ok((rows.finish(), false));
         }
     }
-    Ok(rows.finish())
+    Ok((rows.finish(), true))
 }
 
 /// A bound value; one that is absent is NULL.

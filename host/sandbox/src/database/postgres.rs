@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::tls::MakeTlsConnect;
-use tokio_postgres::{Client, Config, Connection, IsolationLevel, NoTls, Transaction};
+use tokio_postgres::{Client, Config, Connection, IsolationLevel, NoTls, Portal, Transaction};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::rows::Rows;
@@ -27,6 +27,8 @@ mod values;
 
 /// How long the server may take to say good-bye.
 const GOODBYE_WITHIN: Duration = Duration::from_secs(1);
+/// Rows of the first round; how large they are tells how many the next may bring.
+const FIRST_ROWS: usize = 8;
 /// Server settings that end what takes too long; one that a server does not have is left out.
 const TIMEOUTS: &str = "SELECT pg_catalog.set_config(name, $1, true) FROM pg_catalog.pg_settings WHERE name IN \
     ('statement_timeout', 'lock_timeout', 'idle_in_transaction_session_timeout')";
@@ -156,17 +158,39 @@ async fn read(
     let bound: Vec<Bound> = names.iter().map(|name| Bound::of(values.get(name).copied().flatten())).collect();
     let portal = transaction.bind_raw(&prepared, bound.iter().map(Bound::as_sql)).await.map_err(refused)?;
     // One more than is kept, so that it is known whether there is more.
-    let fetched = i32::try_from(rows_max).unwrap_or(i32::MAX - 1) + 1;
-    let mut stream = pin!(transaction.query_portal_raw(&portal, fetched).await.map_err(refused)?);
+    let mut left = usize::try_from(rows_max).unwrap_or(usize::MAX).saturating_add(1);
+    let (mut wanted, mut largest) = (left.min(FIRST_ROWS), 1);
+    while wanted > 0 {
+        let (came, goes_on) = fetch(transaction, &portal, wanted, &mut rows, &mut largest).await?;
+        left -= came;
+        // Never more at once than fits, by the largest row so far: the server sends all that is asked for.
+        wanted = if goes_on { left.min((session.bytes_max / largest).max(1)) } else { 0 };
+    }
+    Ok(rows.finish())
+}
+
+/// Takes so many rows from a portal: how many came, and whether there may be more that is wanted.
+async fn fetch(
+    transaction: &Transaction<'_>,
+    portal: &Portal,
+    wanted: usize,
+    rows: &mut Rows,
+    largest: &mut usize,
+) -> Result<(usize, bool), DatabaseError> {
+    let most = i32::try_from(wanted).unwrap_or(i32::MAX);
+    let mut stream = pin!(transaction.query_portal_raw(portal, most).await.map_err(refused)?);
+    let mut came = 0;
     while let Some(row) = poll_fn(|cx| stream.as_mut().poll_next(cx)).await {
         let row = row.map_err(refused)?;
+        came += 1;
+        *largest = row.raw_size_bytes().max(*largest);
         let types = row.columns().iter().enumerate();
         let values = types.map(|(at, known)| column(&row, at, known.type_())).collect::<Result<Vec<_>, _>>()?;
         if !rows.push(values) {
-            break;
+            return Ok((came, false));
         }
     }
-    Ok(rows.finish())
+    Ok((came, came == wanted))
 }
 
 /// As an identifier of SQL.

@@ -194,7 +194,8 @@ pub struct NamedDatabase {
 
 /// Every database that the policy itself says enough about; for another, its name and why not.
 pub(super) fn named(policy: &Policy) -> Vec<Result<NamedDatabase, (String, String)>> {
-    let databases = policy.endpoints.iter().filter_map(|(name, endpoint)| Some((name, endpoint, told(name, endpoint)?)));
+    let databases =
+        policy.endpoints.iter().filter_map(|(name, endpoint)| Some((name, endpoint, told(name, endpoint)?)));
     databases
         .map(|(name, endpoint, url)| {
             let credential = password(policy, name, endpoint);
@@ -243,7 +244,10 @@ pub(super) fn grant(
         return Err(format!("[endpoint.{name}] has `tls = \"off\"`, which goes only with `allow-private = true`"));
     }
     if rule.unchecked && kind != Database::Mongodb {
-        return Err(format!("[endpoint.{name}] has `role-checked = false`; {} can say what a role may do", kind.name()));
+        return Err(format!(
+            "[endpoint.{name}] has `role-checked = false`; {} can say what a role may do",
+            kind.name()
+        ));
     }
     let rows_max = rule.rows.unwrap_or(ROWS_DEFAULT);
     let within = rule.within.unwrap_or(STATEMENT_WITHIN);

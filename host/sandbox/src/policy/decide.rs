@@ -8,7 +8,8 @@ use oncegate_contract::{Contract, Database, EffectClass, Operation};
 
 use super::parse::base_url;
 use super::{
-    ApprovalRule, ComponentRule, CredentialUse, DatabaseGrant, EndpointRule, Exclusive, Policy, Requires, database, gates,
+    ApprovalRule, ComponentRule, CredentialUse, DatabaseGrant, EndpointRule, Exclusive, Policy, Requires, database,
+    gates,
 };
 use crate::describe::digest_text;
 use crate::egress::{Proxy, Route};

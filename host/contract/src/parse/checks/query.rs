@@ -52,7 +52,10 @@ impl At<'_> {
         }
         for (i, field) in op.fields.iter().enumerate() {
             if matches!(field.at, Some(Place::Bind(_))) {
-                self.error(&format!("fields[{i}].at"), format!("\"bind:\" goes with a request by {}", WORDS.join(", ")));
+                self.error(
+                    &format!("fields[{i}].at"),
+                    format!("\"bind:\" goes with a request by {}", WORDS.join(", ")),
+                );
             }
         }
     }

@@ -75,7 +75,8 @@ fn operation(contract: &Contract, operation: &Operation) -> Value {
     });
     if let Some(kind) = words::database(contract, operation) {
         value["database"] = kind.as_str().into();
-        value["query"] = words::asked(operation).into_iter().map(|(key, text)| (key.to_owned(), Value::from(text))).collect();
+        value["query"] =
+            words::asked(operation).into_iter().map(|(key, text)| (key.to_owned(), Value::from(text))).collect();
     }
     if operation.effect == EffectClass::Keyed {
         keyed(&mut value, operation);

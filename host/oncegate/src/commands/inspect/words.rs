@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use oncegate_contract::{
-    Condition, Conditions, Contract, Currency, Database, Dedupe, DedupeScope, EffectClass, Field, Operation, Query, Role, Rule, Source,
-    StatusMatch, Test, Value,
+    Condition, Conditions, Contract, Currency, Database, Dedupe, DedupeScope, EffectClass, Field, Operation, Query,
+    Role, Rule, Source, StatusMatch, Test, Value,
 };
 
 /// Where a value comes from; what a model typed is said loudest.
@@ -152,7 +152,9 @@ pub(super) const fn kept(kind: Database) -> &'static str {
         Database::Postgres | Database::Mysql => {
             "in a read-only transaction that is rolled back, under the login and role that the policy names and doctor examines"
         }
-        Database::Sqlite => "read-only, from the file that the policy names, under an authoriser that knows reading alone",
+        Database::Sqlite => {
+            "read-only, from the file that the policy names, under an authoriser that knows reading alone"
+        }
         Database::Mongodb => "by find and aggregate alone, under the login that the policy names and doctor examines",
     }
 }

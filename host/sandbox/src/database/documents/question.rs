@@ -95,9 +95,7 @@ fn scalar(value: &Value) -> Result<Bson, DatabaseError> {
         Value::Integer(number) => Ok(Bson::Int64(*number)),
         Value::Decimal(text) => decimal(text),
         Value::Boolean(truth) => Ok(Bson::Boolean(*truth)),
-        Value::Bytes(bytes) => {
-            Ok(Bson::Binary(Binary { subtype: BinarySubtype::Generic, bytes: bytes.clone() }))
-        }
+        Value::Bytes(bytes) => Ok(Bson::Binary(Binary { subtype: BinarySubtype::Generic, bytes: bytes.clone() })),
         Value::Json(_) => Err(bad("a scalar")),
     }
 }

@@ -26,9 +26,7 @@ fn deep(value: &Bson, depth: usize) -> Result<Json, DatabaseError> {
         Bson::Decimal128(number) => number.to_string().into(),
         Bson::String(text) => text.as_str().into(),
         Bson::ObjectId(id) => id.to_hex().into(),
-        Bson::DateTime(at) => {
-            at.try_to_rfc3339_string().map_err(|_| unusable("a time is beyond the calendar"))?.into()
-        }
+        Bson::DateTime(at) => at.try_to_rfc3339_string().map_err(|_| unusable("a time is beyond the calendar"))?.into(),
         Bson::Binary(binary) => rows::bytes(&binary.bytes),
         Bson::Array(list) => list.iter().map(|one| deep(one, deeper)).collect::<Result<Vec<_>, _>>()?.into(),
         Bson::Document(document) => {
