@@ -83,7 +83,10 @@ pub(crate) fn serve(user: &str, log: &Path, words: Vec<String>) -> Result<()> {
         let child = start(&user, log, &words);
         let failed = child.is_err();
         sender.send(child.as_ref().map(Child::id).map_err(ToString::to_string)).ok();
-        while !failed {
+        if failed {
+            return;
+        }
+        loop {
             thread::park();
         }
     });

@@ -127,7 +127,7 @@ fn read(session: &Session, text: &str, bound: &[Bound]) -> Result<Vec<u8>, Datab
     if prepared.column_count() == 0 || !prepared.readonly() {
         return Err(DatabaseError::NoRows);
     }
-    let columns: Vec<String> = prepared.column_names().into_iter().map(str::to_owned).collect();
+    let columns: Vec<String> = prepared.column_names().map(str::to_owned).collect();
     let count = columns.len();
     let mut rows = Rows::new(columns, session.grant.rows_max, session.bytes_max)?;
     let mut found = prepared.query(rusqlite::params_from_iter(bound)).map_err(refused)?;
