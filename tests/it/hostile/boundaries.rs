@@ -119,14 +119,14 @@ fn as_many_effects_as_the_policy_allows_and_no_more() {
                  (data (i32.const 4104) \"\\00\\10\\00\\00\\04\")\n\
                  (data (i32.const 4120) \"\\40\\00\\00\\00\\09\")";
     let two = guest("two", ";; contract: acts-twice\n", words, act, 0);
-    let mut served = served(&[two.clone()], LIMITS);
+    let mut served = served(std::slice::from_ref(&two), LIMITS);
     let told = call(&mut served, &two);
     assert_eq!((&told["code"], &told["limit"]), (&json!("tool_limit"), &json!("effects")), "{told:#}");
     assert_eq!((&told["status"], &told["detail"]), (&json!("pending"), &json!("incomplete")), "{told:#}");
     let counts = served.harness.provider().counts().unwrap();
     assert_eq!((counts["refund"], counts["note"]), (1, 0));
 
-    let mut served = Served::start(&[two.clone()], "effects = 2");
+    let mut served = Served::start(std::slice::from_ref(&two), "effects = 2");
     assert_eq!(call(&mut served, &two)["code"], Value::Null);
     let counts = served.harness.provider().counts().unwrap();
     assert_eq!((counts["refund"], counts["note"]), (1, 1));
@@ -140,7 +140,7 @@ fn a_request_is_as_large_as_it_may_be_and_no_larger() {
         + UNLESS_REFUSED;
     let limits = "request = \"2KiB\"";
     let first = guest("first", "", "", &act, 500);
-    let mut served = Served::start(&[first.clone()], limits);
+    let mut served = Served::start(std::slice::from_ref(&first), limits);
     assert_eq!(call(&mut served, &first)["status"], "done");
     let log = served.harness.provider().log().unwrap();
     let sent = log.iter().find(|one| one.method == "POST").unwrap();
