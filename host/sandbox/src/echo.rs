@@ -17,6 +17,9 @@ const FORM_BYTES_MIN: usize = 6;
 /// Bytes of a chunk's head between two line ends: the size, and extensions within reason.
 const CHUNK_HEAD_BYTES_MAX: usize = 64;
 
+/// Bytes that a chunk with one byte takes, with room for an extension.
+const CHUNK_OF_ONE_BYTES: usize = 12;
+
 /// The forms in which a secret may come back.
 pub(crate) struct Forms(Vec<Zeroizing<Vec<u8>>>);
 
@@ -44,8 +47,11 @@ impl Forms {
 
     /// Whether these bytes hold the secret.
     pub(crate) fn are_in(&self, bytes: &[u8]) -> bool {
-        let whole = Zeroizing::new(unframed(bytes));
-        self.0.iter().any(|form| memmem::find(bytes, form).is_some() || memmem::find(&whole, form).is_some())
+        self.stand_in(bytes) || chunked(bytes).is_some_and(|whole| self.stand_in(&whole))
+    }
+
+    fn stand_in(&self, bytes: &[u8]) -> bool {
+        self.0.iter().any(|form| memmem::find(bytes, form).is_some())
     }
 
     /// Whether these bytes end with the beginning of it.
@@ -67,27 +73,42 @@ pub(crate) struct Watch {
     forms: Forms,
     /// The end of what came, as far as a secret may reach back into it.
     tail: Zeroizing<Vec<u8>>,
+    /// All of a secret was seen.
+    seen: bool,
 }
 
 impl Watch {
     pub(crate) fn of(secret: &[u8]) -> Self {
-        Self { forms: Forms::of(secret), tail: Zeroizing::default() }
+        Self { forms: Forms::of(secret), tail: Zeroizing::default(), seen: false }
+    }
+
+    /// Whether the answer holds the secret, of which this is the rest.
+    pub(crate) fn ends(&mut self, rest: &[u8]) -> bool {
+        self.piece(rest);
+        self.seen
     }
 
     /// Whether the next piece holds some of the secret, or may.
     pub(crate) fn piece(&mut self, bytes: &[u8]) -> bool {
         let mut window = std::mem::take(&mut self.tail);
         window.extend_from_slice(bytes);
-        let whole = Zeroizing::new(unframed(&window));
-        let found = self.forms.are_in(&window)
-            || self.forms.begin_at_the_end_of(&window)
-            || self.forms.begin_at_the_end_of(&whole);
+        let whole = chunked(&window);
+        let whole: &[u8] = whole.as_ref().map_or(&[], |whole| whole);
+        let all = self.forms.stand_in(&window) || self.forms.stand_in(whole);
+        let found = all || self.forms.begin_at_the_end_of(&window) || self.forms.begin_at_the_end_of(whole);
+        self.seen |= all;
         // Every byte of a secret may be in a chunk of its own.
-        let reach = self.forms.longest().saturating_mul(CHUNK_HEAD_BYTES_MAX).min(window.len());
-        let from = window.len() - reach.min(64 << 10);
+        let reach = self.forms.longest().saturating_mul(CHUNK_OF_ONE_BYTES);
+        let from = window.len().saturating_sub(reach);
         self.tail = Zeroizing::new(window[from..].to_vec());
         found
     }
+}
+
+/// The bytes without the heads of chunks, where there are any.
+fn chunked(bytes: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+    let whole = Zeroizing::new(unframed(bytes));
+    (whole.len() < bytes.len()).then_some(whole)
 }
 
 /// The bytes without what looks like the heads of chunks, whole ones and one that is cut off at the end.
