@@ -62,8 +62,8 @@ pub(crate) async fn run(host: Arc<Host>, mut draft: Draft) -> Result<Option<Effe
         Err(error) if error.is_conflict() => return Ok(None),
         Err(error) => return Err(AttemptError::BeforeSending(error)),
     }
-    let sent = send(&host, book, &draft).await;
-    let effect = record(&host, book, &draft, sent).await?;
+    let (sent, echo) = send(&host, book, &draft).await;
+    let effect = record(&host, book, &draft, sent, echo).await?;
     drop(running);
     let effect = if effect.state == StateTag::Responded {
         classify(&host, book, draft.key, effect, draft.secret.as_ref()).await?
@@ -76,15 +76,17 @@ pub(crate) async fn run(host: Arc<Host>, mut draft: Draft) -> Result<Option<Effe
     Ok(Some(effect))
 }
 
-async fn send(host: &Host, book: &Book, draft: &Draft) -> Result<Exchange, NotSent> {
-    let headers = match &draft.secret {
-        Some(secret) => vec![secret.header().map_err(|error| NotSent::Stopped(error.to_string()))?],
-        None => Vec::new(),
+/// What came of sending, and what the evidence so far showed of the credential.
+async fn send(host: &Host, book: &Book, draft: &Draft) -> (Result<Exchange, NotSent>, Option<Watch>) {
+    let headers = match draft.secret.as_ref().map(Credential::header).transpose() {
+        Ok(header) => header.into_iter().collect::<Vec<_>>(),
+        Err(error) => return (Err(NotSent::Stopped(error.to_string())), None),
     };
     let echo = draft.secret.as_ref().map(|secret| Watch::of(secret.bytes()));
     let mut keeper = Keeper { host, book, draft, echo };
     let patience = lookup::patience(&host.policy.limits);
-    http::exchange(&draft.request, &headers, &draft.route, patience, &mut keeper).await
+    let sent = http::exchange(&draft.request, &headers, &draft.route, patience, &mut keeper).await;
+    (sent, keeper.echo)
 }
 
 /// Looks at the fence before the first byte, and stores evidence as it arrives.
@@ -139,6 +141,7 @@ async fn record(
     book: &Book,
     draft: &Draft,
     sent: Result<Exchange, NotSent>,
+    echo: Option<Watch>,
 ) -> Result<Effect, AttemptError> {
     let attempt = draft.dispatch.attempt;
     let at = (host.now)();
@@ -154,7 +157,7 @@ async fn record(
             let why = exchange.error.unwrap_or_else(|| "no answer came".to_owned());
             Event::Lost { attempt, at, why, sender_stopped: true }
         }
-        Ok(exchange) => responded(book, draft, exchange, at).await?,
+        Ok(exchange) => responded(book, draft, exchange, at, echo).await?,
     };
     for pause in 0..RECORD_TRIES {
         match push(&book.effects, draft.key, event.clone()).await {
@@ -172,7 +175,13 @@ async fn record(
 }
 
 /// The whole answer, less what is stored as evidence already.
-async fn responded(book: &Book, draft: &Draft, exchange: Exchange, at: u64) -> Result<Event, AttemptError> {
+async fn responded(
+    book: &Book,
+    draft: &Draft,
+    exchange: Exchange,
+    at: u64,
+    echo: Option<Watch>,
+) -> Result<Event, AttemptError> {
     let attempt = draft.dispatch.attempt;
     // What the ledger has counts, not what was handed to it; where it cannot say, everything is stored.
     let stored = evidence_bytes(book, draft.key, attempt).await.unwrap_or(0).min(exchange.raw.len());
@@ -183,7 +192,8 @@ async fn responded(book: &Book, draft: &Draft, exchange: Exchange, at: u64) -> R
         total: exchange.raw.len() as u64,
         digest: Sha256::digest(&exchange.raw).into(),
         sent_bytes: exchange.sent_bytes,
-        echoes: draft.secret.as_ref().is_some_and(|secret| secret.is_in_answer(&exchange.raw)),
+        echoes: echo.is_some_and(|mut echo| echo.ends(&exchange.raw[stored..]))
+            || stored == 0 && draft.secret.as_ref().is_some_and(|secret| secret.is_in_answer(&exchange.raw)),
         ended: match exchange.end {
             End::Complete => Ended::Complete,
             End::Truncated => Ended::Truncated,

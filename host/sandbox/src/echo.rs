@@ -19,6 +19,9 @@ const FORM_BYTES_MIN: usize = 6;
 /// Bytes of a chunk's head between two line ends: the size, and extensions within reason.
 const CHUNK_HEAD_BYTES_MAX: usize = 64;
 
+/// Bytes that a chunk with one byte takes, with room for an extension.
+const CHUNK_OF_ONE_BYTES: usize = 12;
+
 /// The forms in which the beginning of a secret may stand at the end of a piece.
 struct Beginnings(Vec<Zeroizing<Vec<u8>>>);
 
@@ -64,27 +67,48 @@ pub(crate) struct Watch {
     beginnings: Beginnings,
     /// The end of what came, as far as a secret may reach back into it.
     tail: Zeroizing<Vec<u8>>,
+    /// All of a secret was seen.
+    seen: bool,
 }
 
 impl Watch {
     pub(crate) fn of(secret: &[u8]) -> Self {
-        Self { forms: Forms::of(secret), beginnings: Beginnings::of(secret), tail: Zeroizing::default() }
+        Self {
+            forms: Forms::of(secret),
+            beginnings: Beginnings::of(secret),
+            tail: Zeroizing::default(),
+            seen: false,
+        }
+    }
+
+    /// Whether the answer holds the secret, of which this is the rest.
+    pub(crate) fn ends(&mut self, rest: &[u8]) -> bool {
+        self.piece(rest);
+        self.seen
     }
 
     /// Whether the next piece holds some of the secret, or may.
     pub(crate) fn piece(&mut self, bytes: &[u8]) -> bool {
         let mut window = std::mem::take(&mut self.tail);
         window.extend_from_slice(bytes);
-        let whole = Zeroizing::new(unframed(&window));
-        let found = [&window, &whole]
-            .iter()
-            .any(|bytes| self.forms.are_in(bytes) || self.beginnings.begin_at_the_end_of(bytes));
+        let whole = chunked(&window);
+        let whole: &[u8] = whole.as_ref().map_or(&[], |whole| whole);
+        let all = self.forms.are_in(&window) || self.forms.are_in(whole);
+        let beginnings = &self.beginnings;
+        let found = all || beginnings.begin_at_the_end_of(&window) || beginnings.begin_at_the_end_of(whole);
+        self.seen |= all;
         // Every byte of a secret may be in a chunk of its own.
-        let reach = self.beginnings.longest().saturating_mul(CHUNK_HEAD_BYTES_MAX).min(window.len());
-        let from = window.len() - reach.min(64 << 10);
+        let reach = beginnings.longest().saturating_mul(CHUNK_OF_ONE_BYTES);
+        let from = window.len().saturating_sub(reach);
         self.tail = Zeroizing::new(window[from..].to_vec());
         found
     }
+}
+
+/// The bytes without the heads of chunks, where there are any.
+fn chunked(bytes: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+    let whole = Zeroizing::new(unframed(bytes));
+    (whole.len() < bytes.len()).then_some(whole)
 }
 
 /// The bytes without what looks like the heads of chunks, whole ones and one that is cut off at the end.
