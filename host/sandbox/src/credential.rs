@@ -4,7 +4,6 @@ pub(crate) mod forms;
 mod keyring;
 mod source;
 
-
 use bytes::Bytes;
 use http::HeaderValue;
 use oncegate_contract::Answer;
@@ -159,4 +158,3 @@ impl Credential {
         forms.are_in(raw) || joined(raw).is_some_and(|body| forms.are_in(&body))
     }
 }
-

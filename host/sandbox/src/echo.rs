@@ -73,12 +73,7 @@ pub(crate) struct Watch {
 
 impl Watch {
     pub(crate) fn of(secret: &[u8]) -> Self {
-        Self {
-            forms: Forms::of(secret),
-            beginnings: Beginnings::of(secret),
-            tail: Zeroizing::default(),
-            seen: false,
-        }
+        Self { forms: Forms::of(secret), beginnings: Beginnings::of(secret), tail: Zeroizing::default(), seen: false }
     }
 
     /// Whether the answer holds the secret, of which this is the rest.

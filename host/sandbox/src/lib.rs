@@ -4,7 +4,6 @@
 //! component without running it; [`policy`] decides what it may do; [`outcome`] is what the agent
 //! hears. Nothing here knows a protocol or a person.
 #![recursion_limit = "256"] // a call awaits what it asks of a provider, a database or a runner, many futures deep
-
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests"))]
 
 mod attempt;

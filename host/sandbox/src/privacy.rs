@@ -12,10 +12,12 @@ use crate::policy::Policy;
 pub async fn terms(policy: &Policy) -> Terms {
     let master = match &policy.privacy.key_from {
         None => Master::Beside,
-        Some(source) => match credential::read_source(source).await.and_then(|text| MasterKey::parse(text.expose_secret())) {
-            Ok(master) => Master::Named(master),
-            Err(why) => Master::Unreadable(format!("the master key from {source} cannot be used: {why}")),
-        },
+        Some(source) => {
+            match credential::read_source(source).await.and_then(|text| MasterKey::parse(text.expose_secret())) {
+                Ok(master) => Master::Named(master),
+                Err(why) => Master::Unreadable(format!("the master key from {source} cannot be used: {why}")),
+            }
+        }
     };
     Terms { encrypt: policy.privacy.encrypt, master }
 }
