@@ -13,11 +13,12 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+
+use crate::debian;
 
 /// A server that makes its first files on a busy machine.
 pub(crate) const READY_WITHIN: Duration = Duration::from_secs(120);
@@ -25,19 +26,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Installs Debian's packages unless the program is there.
 pub(crate) fn installed(is_here: impl Fn() -> bool, packages: &[&str]) -> Result<()> {
-    // One at a time: apt has one lock.
-    static APT: Mutex<()> = Mutex::new(());
-    let _turn = APT.lock().unwrap_or_else(PoisonError::into_inner);
     if is_here() {
         return Ok(());
     }
-    let apt = |words: &[&str]| {
-        let mut command = Command::new("apt-get");
-        command.env("DEBIAN_FRONTEND", "noninteractive").args(["--quiet=2", "-o", "DPkg::Lock::Timeout=300"]);
-        run(command.args(words))
-    };
-    apt(&["update"])?;
-    apt(&[&["install", "--yes", "--no-install-recommends"], packages].concat())?;
+    debian::install(packages)?;
     if is_here() { Ok(()) } else { bail!("{packages:?} are installed, and the server is not there") }
 }
 

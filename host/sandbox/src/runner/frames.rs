@@ -28,7 +28,7 @@ pub(super) enum ToRunner {
     /// The code that comes with this frame, so many bytes of it, is this component.
     Component { component: u32, class: EffectClass, bytes: u64, exports: Vec<Export> },
     /// Run a tool for this call.
-    Begin(Begin),
+    Begin(Box<Begin>),
     /// What the guest of this call is told.
     Told { call: u64, told: Told },
     /// Nobody waits for this call any more.
@@ -266,7 +266,7 @@ pub(super) fn read_to_runner(frame: &[u8]) -> Result<ToRunner, Malformed> {
             let tool = usize::try_from(from.u32()?).unwrap_or(usize::MAX);
             let limits = serde_json::from_slice(from.bytes()?).map_err(|_| Malformed("the limits are none"))?;
             let arguments = values::read_all(&mut from, usize::MAX)?;
-            ToRunner::Begin(Begin { call, component, tool, limits, arguments })
+            ToRunner::Begin(Box::new(Begin { call, component, tool, limits, arguments }))
         }
         TOLD => ToRunner::Told { call: from.u64()?, told: read_told(&mut from)? },
         CANCEL => ToRunner::Cancel { call: from.u64()? },

@@ -147,7 +147,7 @@ impl Inside {
                 });
                 self.components.insert(component, Arc::new(linked));
             }
-            ToRunner::Begin(begin) => self.begin(begin)?,
+            ToRunner::Begin(begin) => self.begin(*begin)?,
             ToRunner::Told { call, told } => {
                 // A guest that ran out of time has gone meanwhile.
                 if let Some(waiting) = lock(&self.line.waiting).remove(&call) {
