@@ -45,7 +45,9 @@ fn from_python(folder: &Path) -> PathBuf {
     let component = folder.join("python.wasm");
     let mut make = Command::new(python.with_file_name("componentize-py"));
     make.arg("-d").arg(wit(folder)).args(["-w", "tool", "componentize", "--stub-wasi", "app", "-o"]).arg(&component);
-    built(make.current_dir(example().join("python")).env("PYTHONDONTWRITEBYTECODE", "1"));
+    // Beside the source it would leave its compiled form.
+    fs::copy(example().join("python/app.py"), folder.join("app.py")).unwrap();
+    built(make.current_dir(folder));
     component
 }
 

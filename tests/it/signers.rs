@@ -124,7 +124,7 @@ fn what_the_signer_signed_runs_and_nothing_else_does() {
     scene.is_refused("R-1002", "was cut off or changed");
     // Of the right key and for these bytes by its words, and changed.
     let lines: Vec<&str> = signature.lines().collect();
-    let flipped = if lines[1].ends_with("A=") { "B=" } else { "A=" };
+    let flipped = if lines[1].ends_with("A=") { "E=" } else { "A=" };
     let changed_line = format!("{}{flipped}", &lines[1][..lines[1].len() - 2]);
     fs::write(scene.signature(), signature.replace(lines[1], &changed_line)).unwrap();
     scene.is_refused("R-1002", "does not fit its bytes");

@@ -7,11 +7,11 @@ export const refunds = {
     if (getReturn(returnId).status === "refunded") throw `return ${returnId} was refunded before`;
     const fields = [{ name: "reason", value: { tag: "text", val: reason } }];
     // Without one the host writes the amount on the return.
-    if (amount !== undefined) fields.push({ name: "amount", value: { tag: "integer", val: amount } });
+    if (amount != null) fields.push({ name: "amount", value: { tag: "integer", val: amount } });
     const answer = perform("create-refund", fields);
     const made = json(answer);
     if (answer.settled === "no-effect") throw made.error.message;
-    return { id: made.id, amount: BigInt(made.amount), status: made.status };
+    return { id: made.id, amount: made.amount, status: made.status };
   },
 };
 
@@ -22,4 +22,5 @@ function getReturn(returnId) {
   return json(answer);
 }
 
-const json = (answer) => JSON.parse(new TextDecoder().decode(answer.body));
+// QuickJS has no TextDecoder: the bytes become escapes, which are read as UTF-8.
+const json = (answer) => JSON.parse(decodeURIComponent(escape(String.fromCharCode(...answer.body))));

@@ -185,8 +185,9 @@ impl Wanted<'_> {
         };
         self.check_client_key().await?;
         self.call.count_effect(&self.key.0)?;
-        self.call.note(asked.clone());
         asked.before.get_or_insert(row.as_ref().is_some_and(|row| row.heard_state() == StateTag::Done));
+        // With what was before: the guest may be run again, and its effect is done by this call all the same.
+        self.call.note(asked.clone());
         let mut looks = Looks { attach_until, settled };
         let Some(row) = row else { return self.dispatch(None, asked, &mut looks).await };
         asked.reworded =

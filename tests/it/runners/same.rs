@@ -8,7 +8,7 @@ use super::*;
 
 const PATIENT: &str = "answer-within = \"60s\"";
 
-/// One call by `oncegate call`; the answer without its times.
+/// One call by `oncegate call`; the answer without what depends on time.
 fn call(harness: &Harness, isolation: &str, tool: &str, arguments: &Value) -> Value {
     let file = harness.folder().join("arguments.json");
     fs::write(&file, arguments.to_string()).unwrap();
@@ -19,7 +19,10 @@ fn call(harness: &Harness, isolation: &str, tool: &str, arguments: &Value) -> Va
     let run = Run::of(&mut command).unwrap();
     let mut json = run.json().unwrap();
     for effect in json["effects"].as_array_mut().unwrap() {
-        effect.as_object_mut().unwrap().remove("at");
+        let effect = effect.as_object_mut().unwrap();
+        effect.remove("at");
+        // Confirming goes on beside the call, and may have ended or not.
+        effect.remove("unconfirmed");
     }
     json
 }

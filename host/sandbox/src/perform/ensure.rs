@@ -42,6 +42,7 @@ impl Wanted<'_> {
             Ok(()) => {
                 // It was there before this call, whoever made it.
                 asked.before = Some(true);
+                self.call.forget(&self.key.0);
                 Ok(Some(Step::Again))
             }
             Err(error) if error.is_conflict() => Ok(Some(Step::Raced)),
