@@ -37,6 +37,10 @@ pub fn parse(line: &[u8]) -> Result<Option<Box<ClientJsonRpcMessage>>, Refusal> 
     let refusal = |error: ErrorData, id: Option<RequestId>| Box::new((error, id));
     let mut json =
         strict::json(line).map_err(|error| refusal(ErrorData::parse_error(format!("no JSON: {error}"), None), None))?;
+    // The SDK takes -0 and 1.0 for whole, and would answer under an id that was not given.
+    if json.get("id").is_some_and(Value::is_f64) {
+        return Err(refusal(ErrorData::invalid_request("an id is a text or a whole number", None), None));
+    }
     let id = json.get("id").cloned().and_then(|id| serde_json::from_value::<RequestId>(id).ok());
     let asks_nothing = json.get("method").is_some() && json.get("id").is_none();
     rename(&mut json);
@@ -136,8 +140,11 @@ mod tests {
         assert_eq!((error.code.0, id), (-32700, None));
         let (error, id) = *parse(br#"{"jsonrpc":"2.0","id":7}"#).unwrap_err();
         assert_eq!((error.code.0, id), (-32600, Some(RequestId::Number(7))));
-        let (error, id) = *parse(br#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#).unwrap_err();
-        assert_eq!((error.code.0, id), (-32600, None));
+        for id in ["1.5", "1.0", "-0", "1e0", "99999999999999999999"] {
+            let ping = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#);
+            let (error, id) = *parse(ping.as_bytes()).unwrap_err();
+            assert_eq!((error.code.0, id), (-32600, None), "{ping}");
+        }
         let deep = format!("{{\"id\":1,\"x\":{}{}}}", "[".repeat(1000), "]".repeat(1000));
         assert_eq!(parse(deep.as_bytes()).unwrap_err().0.code.0, -32700);
     }
