@@ -69,6 +69,11 @@ impl Wanted<'_> {
             // It was undone and done again while this call was on its way.
             return Err(Stop::InProgress);
         }
+        let undone = row.state == StateTag::Undone;
+        if undone && self.row().await?.is_some_and(|own| own.heard_state() == StateTag::Done) {
+            // By this very effect, while this call was on its way: its row answers the next call.
+            return Err(Stop::InProgress);
+        }
         match row.state {
             _ if row.frozen => return Err(Stop::Unsettled(Detail::Frozen)),
             StateTag::Done | StateTag::Superseded => {}
