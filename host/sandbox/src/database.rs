@@ -12,6 +12,7 @@ use oncegate_contract::{Answer, Database, Operation, Query, Resolved, Value, bou
 use secrecy::SecretString;
 use tokio::time::timeout;
 
+use crate::egress::Route;
 use crate::host::{Host, digest};
 use crate::lookup::{Found, secret};
 use crate::policy::{CredentialUse, DatabaseGrant, Grant, Policy};
@@ -79,6 +80,16 @@ impl DatabaseError {
         Self::Refused { code, message }
     }
 
+    /// The same of a login, which is the operator's to mend.
+    fn of_login(self) -> Self {
+        match self {
+            Self::Refused { code, message } => {
+                Self::NotSetUp(format!("the login was refused, with code {code}: {message}"))
+            }
+            other => other,
+        }
+    }
+
     /// What the guest hears; causes and addresses are for the log.
     fn stop(&self) -> Stop {
         match self {
@@ -101,7 +112,7 @@ impl DatabaseError {
 struct Session {
     grant: DatabaseGrant,
     password: Option<SecretString>,
-    allow_private: bool,
+    route: Route,
     connect_within: Duration,
     bytes_max: usize,
 }
@@ -127,7 +138,7 @@ pub(crate) async fn send(
     let session = Session {
         grant: database.clone(),
         password: secret.as_ref().map(crate::credential::Credential::password),
-        allow_private: grant.allow_private,
+        route: grant.route.clone(),
         connect_within: limits.connect_within,
         bytes_max: room.saturating_sub(FRAME_BYTES),
     };
@@ -216,7 +227,7 @@ pub struct RoleFinding {
 pub async fn examine(
     grant: &DatabaseGrant,
     credential: Option<&CredentialUse>,
-    allow_private: bool,
+    route: &Route,
     policy: &Policy,
 ) -> Result<Vec<RoleFinding>, DatabaseError> {
     let password = match credential {
@@ -230,7 +241,7 @@ pub async fn examine(
     let session = Session {
         grant: grant.clone(),
         password,
-        allow_private,
+        route: route.clone(),
         connect_within: limits.connect_within,
         bytes_max: limits.response_bytes_max,
     };

@@ -100,19 +100,12 @@ pub fn target(text: &str, allow_private: bool) -> Result<Target, EgressError> {
 }
 
 impl Target {
-    /// Resolves the target by the system and checks every address; one bad address refuses them all.
+    /// Resolves the target and checks every address; one bad address refuses them all. The resolver is asked once;
+    /// what it says is checked, and that alone is connected to.
     ///
     /// # Errors
     /// [`EgressError::Name`] when there is no address, [`EgressError::Address`] for a refused one.
-    pub async fn addresses(&self, allow_private: bool) -> Result<Vec<SocketAddr>, EgressError> {
-        self.addresses_by(&Resolver::default(), allow_private).await
-    }
-
-    /// The same by another resolver. It is asked once; what it says is checked, and that alone is connected to.
-    ///
-    /// # Errors
-    /// As [`Target::addresses`].
-    pub async fn addresses_by(&self, resolver: &Resolver, allow_private: bool) -> Result<Vec<SocketAddr>, EgressError> {
+    pub async fn addresses(&self, resolver: &Resolver, allow_private: bool) -> Result<Vec<SocketAddr>, EgressError> {
         let found = match self.literal {
             Some(ip) => vec![ip],
             None => {
@@ -330,9 +323,9 @@ mod tests {
     #[tokio::test]
     async fn plain_http_never_goes_to_a_public_address() {
         let public = target("http://93.184.216.34/", true).unwrap();
-        assert!(matches!(public.addresses(true).await, Err(EgressError::Url { .. })));
+        assert!(matches!(public.addresses(&Resolver::default(), true).await, Err(EgressError::Url { .. })));
         let private = target("http://127.0.0.1:1/", true).unwrap();
-        assert!(private.addresses(true).await.is_ok());
+        assert!(private.addresses(&Resolver::default(), true).await.is_ok());
     }
 
     #[tokio::test]
@@ -345,9 +338,9 @@ mod tests {
             "https://127.0.0.1./",
         ] {
             let Ok(target) = target(url, false) else { continue };
-            assert!(target.addresses(false).await.is_err(), "{url}");
+            assert!(target.addresses(&Resolver::default(), false).await.is_err(), "{url}");
         }
         let mapped = target("https://[::ffff:127.0.0.1]/", true).unwrap();
-        assert!(mapped.addresses(true).await.is_err(), "mapped forms stay refused");
+        assert!(mapped.addresses(&Resolver::default(), true).await.is_err(), "mapped forms stay refused");
     }
 }

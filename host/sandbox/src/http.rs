@@ -17,13 +17,14 @@ use oncegate_contract::Request;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::time::Instant;
 
+use crate::causes::chain;
 use crate::egress::{self, EgressError, Route};
 
 mod connect;
 mod framing;
 mod raw;
 mod tap;
-mod tls;
+pub(crate) mod tls;
 
 pub(crate) use framing::joined;
 pub use raw::{RawError, parse};
@@ -259,17 +260,6 @@ fn is_cut(error: &hyper::Error) -> bool {
 async fn read_on<S: AsyncRead + Unpin>(mut stream: S) {
     let mut scratch = vec![0; READ_BYTES];
     while matches!(stream.read(&mut scratch).await, Ok(read) if read > 0) {}
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        text.push_str(": ");
-        text.push_str(&inner.to_string());
-        cause = inner.source();
-    }
-    text
 }
 
 struct Wait {

@@ -9,6 +9,7 @@
 mod attempt;
 pub mod cache;
 mod call;
+mod causes;
 mod client_key;
 mod credential;
 pub mod database;

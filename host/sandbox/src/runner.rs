@@ -18,12 +18,6 @@ mod system;
 mod values;
 mod wire;
 
-/// An error and its causes on one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    std::iter::successors(error.source(), |error| error.source())
-        .fold(error.to_string(), |said, cause| format!("{said}: {cause}"))
-}
-
 pub(crate) use inside::HostDoor;
 pub(crate) use pool::Pool;
 pub(crate) use process::examine;

@@ -301,6 +301,21 @@ fn passwords_and_strangers_certificates_go_nowhere() {
     reader.keeps_no_password();
 }
 
+/// Names of databases are told by whom the policy names, as those of providers are.
+#[test]
+fn a_databases_name_is_asked_of_the_policys_resolver() {
+    let server = database("pinned");
+    let statement = sql("SELECT 1 AS a");
+    let reader = reader(server, "pinned", &[("one", statement.as_str(), "")], APP);
+    let named = policy(server, "pinned", &format!("{APP}\ntls = \"off\"")).replace("127.0.0.1", "books.example");
+    let pin = |address: &str| format!("{named}\n[resolver.hosts]\n\"books.example\" = [\"{address}\"]");
+    reader.allow(&pin("127.0.0.1"));
+    assert_eq!(reader.one("one", json!([]))["rows"], json!([{ "a": 1 }]));
+    reader.allow(&pin("169.254.169.254"));
+    let run = reader.run(&[("one", json!([]))], false);
+    assert!(run.stdout.contains("could not be reached"), "{run:?}");
+}
+
 #[test]
 fn an_answer_that_echoes_the_password_is_scrubbed() {
     let server = database("echoes");

@@ -71,10 +71,10 @@ async fn connect(session: &Session, addresses: Vec<std::net::SocketAddr>) -> Res
         .enable_cleartext_plugin(false);
     if !rule.plain {
         // Read here already, so that a file that is none is told as what it is.
-        reach::tls(session)?;
+        reach::tls(session).await?;
         // The driver takes the process's own; a second call finds it there, which is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let tls = match &rule.ca {
+        let tls = match &session.route.ca {
             Some(file) => {
                 SslOpts::default().with_root_certs(vec![file.clone().into()]).with_disable_built_in_roots(true)
             }
@@ -173,10 +173,5 @@ fn refused(error: mysql_async::Error) -> DatabaseError {
 
 /// A refused login is the operator's to mend.
 fn login(error: mysql_async::Error) -> DatabaseError {
-    match refused(error) {
-        DatabaseError::Refused { code, message } => {
-            DatabaseError::NotSetUp(format!("the login was refused, with code {code}: {message}"))
-        }
-        other => other,
-    }
+    refused(error).of_login()
 }

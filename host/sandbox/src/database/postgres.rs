@@ -20,6 +20,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::rows::Rows;
 use super::{DatabaseError, RoleFinding, Session, Values, only_reads, reach};
+use crate::causes::chain;
 use values::{Bound, column};
 
 mod exam;
@@ -82,7 +83,7 @@ async fn run(session: &Session, work: Work<'_>) -> Result<Done, DatabaseError> {
         return converse(client, connection, session, work).await;
     }
     config.ssl_mode(SslMode::Require);
-    let mut tls = MakeRustlsConnect::new((*reach::tls(session)?).clone());
+    let mut tls = MakeRustlsConnect::new((*reach::tls(session).await?).clone());
     let tls = MakeTlsConnect::<reach::Capped>::make_tls_connect(&mut tls, &session.grant.address.host)
         .map_err(|error| DatabaseError::NotSetUp(error.to_string()))?;
     let (client, connection) = timeout(within, config.connect_raw(stream, tls)).await.map_err(late)?.map_err(login)?;
@@ -218,24 +219,7 @@ fn refused(error: tokio_postgres::Error) -> DatabaseError {
 /// A refused login is the operator's to mend.
 fn login(error: tokio_postgres::Error) -> DatabaseError {
     match error.as_db_error() {
-        Some(said) => {
-            let DatabaseError::Refused { code, message } = DatabaseError::refused(said.code().code(), said.message())
-            else {
-                return DatabaseError::NoRows;
-            };
-            DatabaseError::NotSetUp(format!("the login was refused, with code {code}: {message}"))
-        }
+        Some(said) => DatabaseError::refused(said.code().code(), said.message()).of_login(),
         None => DatabaseError::Unreachable(chain(&error)),
     }
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        text.push_str(": ");
-        text.push_str(&inner.to_string());
-        cause = inner.source();
-    }
-    text
 }

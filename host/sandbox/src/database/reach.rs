@@ -1,19 +1,17 @@
 //! Connections to databases: to addresses that were checked, with certificates that are trusted.
 
 use std::net::SocketAddr;
-use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
 use super::{DatabaseError, Session};
 use crate::egress;
+use crate::http::tls;
 
 /// What a server may send for each byte of the answer: its own framing, and what is examined first.
 const WIRE_FACTOR: usize = 4;
@@ -28,8 +26,9 @@ pub(super) async fn addresses(session: &Session) -> Result<Vec<SocketAddr>, Data
     let host = if address.host.contains(':') { format!("[{}]", address.host) } else { address.host.clone() };
     let unreachable = |error: egress::EgressError| DatabaseError::Unreachable(error.to_string());
     let url = format!("{scheme}://{host}:{}/", address.port);
-    let target = egress::target(&url, session.allow_private).map_err(unreachable)?;
-    target.addresses(session.allow_private).await.map_err(unreachable)
+    let route = &session.route;
+    let target = egress::target(&url, route.allow_private).map_err(unreachable)?;
+    target.addresses(&route.resolver, route.allow_private).await.map_err(unreachable)
 }
 
 /// Connects to the first checked address that answers.
@@ -54,37 +53,8 @@ pub(super) async fn connect(session: &Session) -> Result<Capped, DatabaseError> 
 }
 
 /// TLS with the roots that the policy names, else the public ones.
-pub(super) fn tls(session: &Session) -> Result<Arc<rustls::ClientConfig>, DatabaseError> {
-    let mut roots = rustls::RootCertStore::empty();
-    match &session.grant.rule.ca {
-        None => roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
-        Some(file) => {
-            for certificate in certificates(file)? {
-                roots.add(certificate).map_err(|error| unreadable(file, &error))?;
-            }
-        }
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| DatabaseError::NotSetUp(error.to_string()))?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok(Arc::new(config))
-}
-
-/// The certificates of a PEM file; a file without any trusts nobody.
-fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, DatabaseError> {
-    let found = CertificateDer::pem_file_iter(file).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    match found {
-        Ok(found) if !found.is_empty() => Ok(found),
-        Ok(_) => Err(DatabaseError::NotSetUp(format!("{} holds no certificate", file.display()))),
-        Err(error) => Err(unreadable(file, &error)),
-    }
-}
-
-fn unreadable(file: &Path, error: &dyn std::fmt::Display) -> DatabaseError {
-    DatabaseError::NotSetUp(format!("{} cannot be used: {error}", file.display()))
+pub(super) async fn tls(session: &Session) -> Result<Arc<rustls::ClientConfig>, DatabaseError> {
+    tls::other(session.route.ca.as_deref()).await.map_err(DatabaseError::NotSetUp)
 }
 
 /// A stream that ends once more came than an answer may have: one row can be a gigabyte.

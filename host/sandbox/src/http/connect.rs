@@ -22,7 +22,7 @@ pub(super) async fn open(target: &Target, route: &Route, deadline: Instant) -> R
     if let Some(proxy) = &route.proxy {
         return tunnel(target, route, proxy, deadline).await;
     }
-    let resolved = target.addresses_by(&route.resolver, route.allow_private);
+    let resolved = target.addresses(&route.resolver, route.allow_private);
     let addresses = timeout_at(deadline, resolved)
         .await
         .map_err(|_| fail(target, "the name was not resolved in time".to_owned()))??;
@@ -64,7 +64,7 @@ async fn tunnel(target: &Target, route: &Route, proxy: &Proxy, deadline: Instant
     target.check_unseen(route.allow_private)?;
     // The operator named it, and plain http goes to private addresses only.
     let place = egress::target(&proxy.url, true)?;
-    let resolved = place.addresses_by(&route.resolver, true);
+    let resolved = place.addresses(&route.resolver, true);
     let addresses = timeout_at(deadline, resolved)
         .await
         .map_err(|_| fail(&place, "the proxy's name was not resolved in time".to_owned()))??;

@@ -17,6 +17,8 @@ use crate::egress::Target;
 
 /// Bytes of a policy's `ca` file; a bundle of all public roots has a quarter of it.
 const CA_BYTES_MAX: u64 = 1 << 20;
+/// What is spoken over it, as ALPN names it.
+const HTTP: &[&[u8]] = &[b"http/1.1"];
 
 /// Sets TLS up on the connection. `ca` replaces the public roots.
 pub(super) async fn secure(
@@ -39,13 +41,27 @@ pub(super) async fn secure(
     }
 }
 
+/// TLS for what speaks another protocol than HTTP, on the same terms.
+pub(crate) async fn other(ca: Option<&Path>) -> Result<Arc<ClientConfig>, String> {
+    let roots = match ca {
+        Some(file) => roots(file).await.map_err(|why| format!("the file {}: {why}", file.display()))?,
+        None => mozilla(),
+    };
+    trusting(roots, &[]).map_err(|error| error.to_string())
+}
+
 /// The Mozilla roots, the same on every machine.
+fn mozilla() -> RootCertStore {
+    RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() }
+}
+
+/// HTTP under the public roots.
 fn public() -> Result<Arc<ClientConfig>, rustls::Error> {
     static CONFIG: OnceLock<Arc<ClientConfig>> = OnceLock::new();
     if let Some(config) = CONFIG.get() {
         return Ok(config.clone());
     }
-    let config = trusting(RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() })?;
+    let config = trusting(mozilla(), HTTP)?;
     Ok(CONFIG.get_or_init(|| config).clone())
 }
 
@@ -54,11 +70,16 @@ fn public() -> Result<Arc<ClientConfig>, rustls::Error> {
 /// # Errors
 /// Why it cannot be.
 pub async fn probe_ca(file: &Path) -> Result<(), String> {
-    private(file).await.map(drop)
+    roots(file).await.map(drop)
 }
 
-/// The certificates of the file and no others. It is read each time, so that a new one holds at once.
+/// HTTP under the certificates of the file and no others.
 async fn private(file: &Path) -> Result<Arc<ClientConfig>, String> {
+    trusting(roots(file).await?, HTTP).map_err(|error| error.to_string())
+}
+
+/// The certificates of the file. It is read each time, so that a new one holds at once.
+async fn roots(file: &Path) -> Result<RootCertStore, String> {
     let text = async {
         let mut bytes = Vec::new();
         tokio::fs::File::open(file).await?.take(CA_BYTES_MAX + 1).read_to_end(&mut bytes).await?;
@@ -76,16 +97,16 @@ async fn private(file: &Path) -> Result<Arc<ClientConfig>, String> {
     if roots.is_empty() {
         return Err("it holds no certificate".to_owned());
     }
-    trusting(roots).map_err(|error| error.to_string())
+    Ok(roots)
 }
 
-fn trusting(roots: RootCertStore) -> Result<Arc<ClientConfig>, rustls::Error> {
+fn trusting(roots: RootCertStore, protocols: &[&[u8]]) -> Result<Arc<ClientConfig>, rustls::Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
         .with_root_certificates(roots)
         .with_no_client_auth();
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
     // A replayed first flight would be a second effect.
     config.enable_early_data = false;
     // A resumed session would skip the look at the certificate.

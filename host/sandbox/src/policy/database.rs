@@ -5,16 +5,17 @@ use std::time::Duration;
 
 use oncegate_contract::{Database, DatabaseAddress, safe_text};
 
+use super::decide::route;
 use super::reader::{Reader, Table};
 use super::{Attach, CredentialUse, EndpointRule, Policy, units};
+use crate::egress::Route;
 
 /// Keys of `[endpoint.NAME]` that are about databases.
-pub(super) const KEYS: [&str; 11] = [
+pub(super) const KEYS: [&str; 10] = [
     "user",
     "role",
     "credential",
     "file",
-    "ca",
     "tls",
     "rows",
     "statement-timeout",
@@ -43,8 +44,6 @@ pub struct DatabaseRule {
     pub credential: Option<String>,
     /// The file of a SQLite database.
     pub file: Option<PathBuf>,
-    /// The certificates that are trusted instead of the public ones.
-    pub ca: Option<PathBuf>,
     /// `tls = "off"`: nothing is encrypted; only to private addresses.
     pub plain: bool,
     /// `role-checked = false`: a document database whose server cannot say what the role may do.
@@ -101,7 +100,6 @@ pub(super) fn read<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> DatabaseRu
         role: name(reader, table, "role"),
         credential: name(reader, table, "credential"),
         file: path(reader, table, "file"),
-        ca: path(reader, table, "ca"),
         plain: word(reader, table, "tls", &[("required", false), ("off", true)]),
         unchecked: reader.boolean(table, "role-checked") == Some(false),
         rows: rows(reader, table),
@@ -188,8 +186,8 @@ pub struct NamedDatabase {
     pub grant: DatabaseGrant,
     /// The password's place.
     pub credential: Option<CredentialUse>,
-    /// Whether private addresses may be connected to.
-    pub allow_private: bool,
+    /// By which way it is reached.
+    pub route: Route,
 }
 
 /// Every database that the policy itself says enough about; for another, its name and why not.
@@ -201,7 +199,8 @@ pub(super) fn named(policy: &Policy) -> Vec<Result<NamedDatabase, (String, Strin
             let credential = password(policy, name, endpoint);
             let grant = grant(name, endpoint, &url, credential.as_ref()).map_err(|why| (name.clone(), why))?;
             let grant = grant.ok_or_else(|| (name.clone(), "it is no database".to_owned()))?;
-            Ok(NamedDatabase { name: name.clone(), grant, credential, allow_private: endpoint.allow_private })
+            let route = route(policy, endpoint).map_err(|why| (name.clone(), why))?;
+            Ok(NamedDatabase { name: name.clone(), grant, credential, route })
         })
         .collect()
 }
@@ -240,6 +239,9 @@ pub(super) fn grant(
     }
     let rule = endpoint.database.clone();
     login(name, kind, &rule, credential)?;
+    if endpoint.proxy.is_some() {
+        return Err(format!("[endpoint.{name}] has a `proxy`; {} is reached directly or not at all", kind.name()));
+    }
     if rule.plain && !endpoint.allow_private {
         return Err(format!("[endpoint.{name}] has `tls = \"off\"`, which goes only with `allow-private = true`"));
     }

@@ -336,7 +336,7 @@ fn url(contract: &Contract, name: &str, endpoint: &EndpointRule) -> Result<Strin
     Ok(url.clone())
 }
 
-fn route(policy: &Policy, endpoint: &EndpointRule) -> Result<Route, String> {
+pub(super) fn route(policy: &Policy, endpoint: &EndpointRule) -> Result<Route, String> {
     let credential = match &endpoint.proxy_credential {
         Some(name) => {
             let found = policy.credentials.get(name).map(|found| found.usage(name));

@@ -148,7 +148,7 @@ fn names<'a>(reader: &mut Reader<'a>, table: &Table<'a>, key: &str) -> Vec<Strin
 }
 
 fn endpoint<'a>(reader: &mut Reader<'a>, table: &Table<'a>) -> Option<EndpointRule> {
-    let known = ["url", "account", "egress", "allow-private", "account-is", "proxy", "proxy-credential"];
+    let known = ["url", "account", "egress", "allow-private", "account-is", "ca", "proxy", "proxy-credential"];
     reader.only(table, &[&known[..], &database::KEYS].concat(), &[]);
     let url = reader.string(table, "url");
     if let Some(Err(why)) = url.map(|text| database::url(text).unwrap_or_else(|| base_url(text).map(drop))) {

@@ -20,6 +20,7 @@ use super::process::{Started, Starter};
 use super::sealed::Sealed;
 use crate::cache::Cache;
 use crate::call::Call;
+use crate::causes::chain;
 use crate::describe::Description;
 use crate::effect;
 use crate::engine::{self, CALLS_AT_ONCE_MAX};
@@ -213,6 +214,6 @@ async fn answer_all(given: &mut Given, call: &Arc<Call>) -> Result<Run, Lost> {
 }
 
 fn unstartable(error: IsolationError) -> Lost {
-    tracing::error!(error = %super::chain(&error), "a process for guests cannot be started");
+    tracing::error!(error = %chain(&error), "a process for guests cannot be started");
     Lost
 }

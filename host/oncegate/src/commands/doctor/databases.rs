@@ -24,7 +24,7 @@ pub(super) async fn databases(policy: &Policy) -> Vec<Finding> {
 async fn one(policy: &Policy, named: &NamedDatabase) -> Vec<Finding> {
     let check = format!("database {}", safe_text(&named.name));
     let grant = &named.grant;
-    let examined = database::examine(grant, named.credential.as_ref(), named.allow_private, policy).await;
+    let examined = database::examine(grant, named.credential.as_ref(), &named.route, policy).await;
     let findings = match examined {
         Ok(findings) => findings,
         Err(error) => {

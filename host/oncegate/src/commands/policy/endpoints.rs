@@ -18,13 +18,13 @@ pub(crate) async fn unusable(policy: &Policy, text: &str) -> Vec<String> {
             warnings.push(format!("{place}endpoint.{name}.ca: the file: {why}, so that nothing can be sent there"));
         }
         let Some(url) = &rule.url else { continue };
-        let Some(why) = refused(url, rule.allow_private).await else { continue };
+        let Some(why) = refused(policy, url, rule.allow_private).await else { continue };
         warnings.push(format!("{place}endpoint.{name}.url: {why}, so that nothing can be sent there"));
     }
     warnings
 }
 
-async fn refused(url: &str, allow_private: bool) -> Option<String> {
+async fn refused(policy: &Policy, url: &str, allow_private: bool) -> Option<String> {
     // A database is reached under the rules of https: where nothing is encrypted, `decide` says what else it needs.
     let url = match DatabaseAddress::parse(url) {
         Ok(file) if file.host.is_empty() => return None,
@@ -39,7 +39,8 @@ async fn refused(url: &str, allow_private: bool) -> Option<String> {
     };
     // A literal has its address without asking anybody.
     target.host.parse::<IpAddr>().ok()?;
-    target.addresses(allow_private).await.err().map(|error| advised(error.to_string(), allow_private))
+    let found = target.addresses(&policy.resolver, allow_private).await;
+    found.err().map(|error| advised(error.to_string(), allow_private))
 }
 
 fn advised(why: String, allow_private: bool) -> String {

@@ -82,7 +82,7 @@ async fn lead(driver: UnixStream, session: &Session, ready: Option<Capped>) -> R
     }
     let unreachable = |error: &dyn std::fmt::Display| DatabaseError::Unreachable(error.to_string());
     let name = ServerName::try_from(session.grant.address.host.clone()).map_err(|error| unreachable(&error))?;
-    let connector = TlsConnector::from(reach::tls(session)?);
+    let connector = TlsConnector::from(reach::tls(session).await?);
     let stream = connector.connect(name, stream).await.map_err(|error| {
         tracing::warn!(%error, "TLS with a document database could not be set up");
         unreachable(&error)

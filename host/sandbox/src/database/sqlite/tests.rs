@@ -5,6 +5,7 @@ use std::time::Duration;
 use oncegate_contract::DatabaseAddress;
 
 use super::*;
+use crate::egress::Route;
 use crate::policy::{DatabaseGrant, DatabaseRule};
 
 fn library(folder: &Path) -> PathBuf {
@@ -23,7 +24,7 @@ fn session(file: PathBuf, within: Duration) -> Session {
     let address = DatabaseAddress::parse("sqlite:books").unwrap();
     let rule = DatabaseRule { file: Some(file), ..DatabaseRule::default() };
     let grant = DatabaseGrant { address, rule, rows_max: 100, within };
-    Session { grant, password: None, allow_private: false, connect_within: within, bytes_max: 1 << 16 }
+    Session { grant, password: None, route: Route::default(), connect_within: within, bytes_max: 1 << 16 }
 }
 
 fn ask(file: &Path, text: &str, bound: &[Value]) -> Result<Json, DatabaseError> {

@@ -59,6 +59,7 @@ fn what_is_missing_or_contradicts_is_denied() {
         ("user = \"a\"\nrole-checked = false", "can say what a role may do"),
         ("user = \"a\"\ncredential = \"other\"", "names another credential"),
         ("file = \"/x\"", "is a server"),
+        ("user = \"a\"\nproxy = \"http://10.0.0.3:3128\"", "reached directly"),
     ] {
         let said = books(lines).unwrap_err();
         assert!(said.contains(why), "{lines}: {said}");
