@@ -109,7 +109,8 @@ impl Cache {
     /// Keeps compiled code; where it cannot be kept it is made again next time.
     pub(crate) fn keep(&self, engine: &Engine, digest: &[u8; 32], compiled: &[u8]) {
         let path = self.folder.join(file_name(engine, digest));
-        if let Err(error) = self.write(&path, compiled) {
+        let code = self.mac_of(&path, compiled).finalize().into_bytes();
+        if let Err(error) = self.write_private(&path, &[&code, compiled]) {
             tracing::warn!(path = %path.display(), %error, "the compiled component was not kept");
         }
     }
@@ -125,17 +126,10 @@ impl Cache {
     }
 
     /// Writes a file that only this user can read, whole or not at all.
-    pub(crate) fn write_private(&self, path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-        let temporary = path.with_extension(format!("{:016x}", rand::rng().random::<u64>()));
-        private_file(&temporary)?.write_all(bytes)?;
-        std::fs::rename(&temporary, path)
-    }
-
-    fn write(&self, path: &Path, compiled: &[u8]) -> std::io::Result<()> {
+    pub(crate) fn write_private(&self, path: &Path, parts: &[&[u8]]) -> std::io::Result<()> {
         let temporary = path.with_extension(format!("{:016x}", rand::rng().random::<u64>()));
         let mut file = private_file(&temporary)?;
-        file.write_all(&self.mac_of(path, compiled).finalize().into_bytes())?;
-        file.write_all(compiled)?;
+        parts.iter().try_for_each(|part| file.write_all(part))?;
         std::fs::rename(&temporary, path)
     }
 

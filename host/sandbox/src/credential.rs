@@ -76,7 +76,7 @@ pub(crate) async fn read_source(source: &CredentialSource) -> Result<SecretStrin
 #[must_use]
 pub fn without_secret(mut answer: Answer, secret: &str) -> Answer {
     let (source, attach) = (CredentialSource::Env(String::new()), Attach::Header("authorization".to_owned()));
-    let usage = CredentialUse { name: String::new(), source, attach, format: "{secret}".to_owned() };
+    let usage = CredentialUse { name: String::new(), source, attach, format: PLACE.to_owned() };
     Credential { secret: SecretString::from(secret.to_owned()), usage }.scrub(&mut answer);
     answer
 }
@@ -107,11 +107,7 @@ impl Credential {
     pub(crate) fn header(&self) -> Result<(String, HeaderValue), CredentialError> {
         let fail = |why| CredentialError::Attach { name: self.usage.name.clone(), why };
         let name = self.usage.header().ok_or_else(|| fail("it is the password of a database"))?;
-        let (before, after) =
-            self.usage.format.split_once(PLACE).ok_or_else(|| fail("its format has no place for it"))?;
-        let parts = [before, self.secret.expose_secret(), after];
-        let mut text = Zeroizing::new(Vec::with_capacity(parts.iter().map(|part| part.len()).sum()));
-        parts.iter().for_each(|part| text.extend_from_slice(part.as_bytes()));
+        let text = self.text().ok_or_else(|| fail("its format has no place for it"))?;
         // The value shares these bytes, which are wiped with the last that has them.
         let mut value = HeaderValue::from_maybe_shared(Bytes::from_owner(text))
             .map_err(|_| fail("it holds characters that a header cannot carry"))?;
@@ -121,7 +117,19 @@ impl Credential {
 
     /// The text that a database takes for a password.
     pub(crate) fn password(&self) -> SecretString {
-        SecretString::from(self.usage.format.replace("{secret}", self.secret.expose_secret()))
+        // Without a place for it nobody is logged in.
+        let text = self.text().unwrap_or_default();
+        SecretString::new(Box::from(text.as_str()))
+    }
+
+    /// What is sent: the format with the secret in its place, which a policy's format has once. Wiped, and of its size
+    /// from the start.
+    fn text(&self) -> Option<Zeroizing<String>> {
+        let (before, after) = self.usage.format.split_once(PLACE)?;
+        let parts = [before, self.secret.expose_secret(), after];
+        let mut text = Zeroizing::new(String::with_capacity(parts.iter().map(|part| part.len()).sum()));
+        parts.iter().for_each(|part| text.push_str(part));
+        Some(text)
     }
 
     /// The secret's bytes, for its version and for scrubbing.

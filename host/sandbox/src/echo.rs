@@ -4,12 +4,10 @@
 //! judged before it is stored, with the end of what came before it; one that ends with the beginning of the secret
 //! counts as well, since the next may bring the rest.
 
-use base64::Engine;
-use base64::prelude::{BASE64_STANDARD_NO_PAD, BASE64_URL_SAFE_NO_PAD};
 use memchr::memmem;
 use zeroize::Zeroizing;
 
-use crate::credential::forms::Forms;
+use crate::credential::forms::{Forms, base64_at};
 
 /// Bytes of the beginning of a secret at the end of a piece that give it away: fewer are no secret, and stand
 /// everywhere.
@@ -41,8 +39,7 @@ impl Beginnings {
         add(secret.iter().flat_map(|byte| format!("{byte:02x}").into_bytes()).collect());
         add(secret.iter().flat_map(|byte| format!("{byte:02X}").into_bytes()).collect());
         for shift in 0..3 {
-            add(in_base64(secret, shift, |bytes| BASE64_STANDARD_NO_PAD.encode(bytes)));
-            add(in_base64(secret, shift, |bytes| BASE64_URL_SAFE_NO_PAD.encode(bytes)));
+            base64_at(secret, shift).into_iter().for_each(&mut add);
         }
         Self(forms.into_iter().filter(|form| !form.is_empty()).collect())
     }
@@ -146,18 +143,10 @@ fn json(secret: &[u8]) -> Vec<u8> {
     quoted.trim_matches('"').as_bytes().to_vec()
 }
 
-/// The letters of base64 that depend on the secret alone, when so many bytes stand before it.
-fn in_base64(secret: &[u8], shift: usize, encode: impl Fn(&[u8]) -> String) -> Vec<u8> {
-    let mut shifted = vec![0; shift];
-    shifted.extend_from_slice(secret);
-    let letters = encode(&shifted).into_bytes();
-    let first = [0, 2, 3].get(shift).copied().unwrap_or_default();
-    let last = shifted.len() * 8 / 6;
-    letters.get(first..last).unwrap_or_default().to_vec()
-}
-
 #[cfg(test)]
 mod tests {
+    use base64::Engine;
+
     use super::*;
 
     const SECRET: &[u8] = b"sk_live_51/H8+x=";

@@ -311,7 +311,7 @@ fn keep(cache: &Cache, digest: &[u8; 32], key: &PublicKey, comment: &str) -> std
     if std::fs::read(&path).is_ok_and(|kept| kept == bytes) {
         return Ok(());
     }
-    cache.write_private(&path, &bytes)
+    cache.write_private(&path, &[&bytes])
 }
 
 /// Remembers what was verified by earlier processes under this host's own code.

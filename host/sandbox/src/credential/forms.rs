@@ -107,7 +107,7 @@ impl Forms {
 }
 
 /// The characters of the secret's base64 that do not depend on what stands before and behind it, in both alphabets.
-fn base64_at(secret: &[u8], shift: usize) -> [Vec<u8>; 2] {
+pub(crate) fn base64_at(secret: &[u8], shift: usize) -> [Vec<u8>; 2] {
     let shifted = [&[0; 2][..shift], secret].concat();
     // Whole groups of three bytes are written as four characters; those that hold a bit of others are left out.
     let from = (shift * 8).div_ceil(6);
