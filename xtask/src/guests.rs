@@ -5,7 +5,7 @@
 //! nearest first: the toolchain; rustup; on Debian its own packages, which bring the sources of the
 //! standard library and a compiler that goes with them.
 
-mod debian;
+pub(crate) mod debian;
 pub(crate) mod reproduce;
 
 use std::fs;
@@ -87,7 +87,7 @@ impl Guests {
 
     fn toolchain(&self) -> Result<Toolchain> {
         if self.debian {
-            debian::install()?;
+            debian::install(debian::PACKAGES)?;
             return Ok(Toolchain::Debian);
         }
         if has_standard_library() {
@@ -105,7 +105,7 @@ impl Guests {
             );
         }
         eprintln!("rustup has no {TARGET}: building it from Debian's packages");
-        debian::install()?;
+        debian::install(debian::PACKAGES)?;
         Ok(Toolchain::Debian)
     }
 }

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::guests::{printed, run};
+use crate::guests::{debian, printed};
 
 /// Builds it; the folder in which the library lies.
 pub(super) fn build(root: &Path) -> Result<PathBuf> {
@@ -37,8 +37,7 @@ fn compiler() -> Result<()> {
     if printed(Command::new("c++").arg("--version")).is_ok() {
         return Ok(());
     }
-    let apt = |arguments: &[&str]| run(Command::new("apt-get").args(["--quiet", "--quiet"]).args(arguments));
-    apt(&["update"]).and_then(|()| apt(&["install", "--yes", "g++"])).context("libFuzzer needs a C++ compiler")
+    debian::install(&["g++"]).context("libFuzzer needs a C++ compiler")
 }
 
 #[cfg(test)]

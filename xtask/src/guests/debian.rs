@@ -11,7 +11,7 @@ use super::{printed, run};
 
 /// The compiler and cargo that go with the sources in `rust-web-src`. They install as
 /// `/usr/bin/rustc` and `/usr/bin/cargo` and do not touch rustup's.
-const PACKAGES: &[&str] = &["rustc-web", "cargo-web", "rust-web-src", "wasi-libc"];
+pub(super) const PACKAGES: &[&str] = &["rustc-web", "cargo-web", "rust-web-src", "wasi-libc"];
 /// What `wasi-libc` brings.
 const C_LIBRARY: &str = "/usr/lib/wasm32-wasi";
 
@@ -30,9 +30,9 @@ fn is_debian(release: &str) -> bool {
 }
 
 /// Installs the packages that are not there.
-pub(super) fn install() -> Result<()> {
+pub(crate) fn install(packages: &[&str]) -> Result<()> {
     let query = ["--show", "--showformat=${db:Status-Status} "];
-    let states = printed(Command::new("dpkg-query").args(query).args(PACKAGES));
+    let states = printed(Command::new("dpkg-query").args(query).args(packages));
     let all_here = states.is_ok_and(|states| states.split(' ').all(|state| state == "installed"));
     if all_here {
         return Ok(());
@@ -42,7 +42,7 @@ pub(super) fn install() -> Result<()> {
     };
     apt(&["update"]).context("cannot read Debian's package lists; are you root?")?;
     let install = ["install", "--yes", "--no-install-recommends"];
-    apt(&[&install, PACKAGES].concat()).with_context(|| format!("cannot install {}", PACKAGES.join(", ")))
+    apt(&[&install, packages].concat()).with_context(|| format!("cannot install {}", packages.join(", ")))
 }
 
 /// A cargo that builds the standard library together with the guest.
