@@ -6,16 +6,12 @@ use oncegate_tests::harness::{Harness, Options};
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::agent::{Heard, call, refund};
+use crate::agent::{Heard, call, refund, refunds};
 use crate::attacks::{change_policy, changed};
 
 const TOOL: &str = "issue-refund";
 const WHOAMI: &str = "\n[operation.whoami]\neffect = \"none\"\nrequest = \"GET pay:/customers/C-1\"\nfields = []\n\
                       found-when = { status = 200 }\n";
-
-fn refunds(harness: &Harness) -> usize {
-    harness.provider().count("refund").unwrap()
-}
 
 /// A tool whose provider can say who it is; the policy has it asked if `proven`.
 fn who(account: &str, proven: bool) -> (Harness, TempDir) {

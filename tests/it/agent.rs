@@ -56,6 +56,18 @@ pub(crate) fn refund(return_id: &str, reason: &str) -> Value {
     json!({ "return_id": return_id, "reason": reason })
 }
 
+/// The provider's own count of refunds.
+pub(crate) fn refunds(harness: &Harness) -> usize {
+    harness.provider().count("refund").unwrap()
+}
+
+/// The ledger is whole.
+#[track_caller]
+pub(crate) fn is_sound(harness: &Harness) {
+    let run = harness.run(&["ledger", "verify"]).unwrap();
+    assert_eq!(run.code, Some(0), "{run:?}");
+}
+
 /// An example guest under other limits.
 pub(crate) fn with_limits(guest: &str, limits: &str) -> Harness {
     let options = Options { limits: limits.to_owned(), ..Options::default() };

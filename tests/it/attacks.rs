@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
-use crate::agent::{Heard, call, hear, packed, refund};
+use crate::agent::{Heard, call, hear, packed, refund, refunds};
 use crate::book;
 use crate::raw_answers::{Scene, Then, answer};
 
@@ -24,10 +24,6 @@ const REFUNDS: &str = "/v1/refunds";
 const LONG: Duration = Duration::from_secs(60);
 /// Seconds, as a clock is moved by them.
 const HOUR: i64 = 3600;
-
-fn refunds(harness: &Harness) -> usize {
-    harness.provider().count("refund").unwrap()
-}
 
 /// How often the provider was asked for a refund, made or not.
 fn asked(harness: &Harness) -> usize {

@@ -23,7 +23,7 @@ use serde_json::json;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-use crate::agent::{Heard, call, refund};
+use crate::agent::{Heard, call, refund, refunds};
 use crate::attacks::changed;
 use crate::kills::{kill_at, restart, with_absent_after};
 use crate::relay::Relay;
@@ -40,10 +40,6 @@ const DEDUPE: (&str, &str) = (
 fn harness(changes: &[(&str, &str)]) -> (Harness, TempDir) {
     let (guest, folder) = changed(changes);
     (Harness::with(guest, Options { limits: QUICK.to_owned(), ..Options::default() }).unwrap(), folder)
-}
-
-fn refunds(harness: &Harness) -> usize {
-    harness.provider().count("refund").unwrap()
 }
 
 fn ask(harness: &Harness, id: &str) -> Heard {

@@ -13,7 +13,7 @@ use oncegate_tests::provider::domains::Settings;
 use oncegate_tests::provider::mode::Mode;
 use tempfile::TempDir;
 
-use crate::agent::{Heard, call, hear, packed, refund, with_limits};
+use crate::agent::{Heard, call, hear, packed, refund, refunds, with_limits};
 
 const TOOL: &str = "issue-refund";
 const LONG: Duration = Duration::from_secs(60);
@@ -39,10 +39,6 @@ pub(crate) fn soon() -> Soon {
     let known = call(&harness, TOOL, &refund("R-1", "a known object"), &[]);
     assert_eq!(known.status(), "done", "{known:#?}");
     Soon { harness, _folder: folder }
-}
-
-fn refunds(harness: &Harness) -> usize {
-    harness.provider().count("refund").unwrap()
 }
 
 /// A process that stops itself at that point of a refund of R-2.

@@ -9,7 +9,7 @@ use oncegate_tests::provider::mode::Mode;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::agent::{Heard, call, hear, refund};
+use crate::agent::{Heard, call, hear, refund, refunds};
 use crate::attacks::{change_policy, changed, digest};
 use crate::content_keys::{ROWS, counts, delete, file, import};
 
@@ -21,10 +21,6 @@ const WAS: &str = "reference = \"form:metadata[ref]\"\nwas = [ { action = \"refu
 const REFERENCE: &str = "reference = \"form:metadata[ref]\"\n";
 const NAME: &str = "{ name = \"return\", at = \"form:metadata[return]\"";
 const SOURCE: &str = "role = \"key\",   from = \"lookup:get-return\", value = \"/id\"";
-
-fn refunds(harness: &Harness) -> usize {
-    harness.provider().count("refund").unwrap()
-}
 
 fn of_amount(id: &str, amount: u32) -> Value {
     json!({ "return_id": id, "amount": amount, "reason": "a crossing" })

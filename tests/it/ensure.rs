@@ -8,7 +8,7 @@ use oncegate_tests::provider::domains::Settings;
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::agent::{Heard, call, refund};
+use crate::agent::{Heard, call, refund, refunds};
 use crate::attacks::changed;
 use crate::book;
 
@@ -27,10 +27,6 @@ fn refund_elsewhere(harness: &Harness, n: u32, amount: u32) {
     let headers = [("Content-Type", "application/x-www-form-urlencoded")];
     let (status, _) = harness.provider().send("POST", REFUNDS, &headers, body.as_bytes()).unwrap();
     assert_eq!(status, 200);
-}
-
-fn refunds(harness: &Harness) -> usize {
-    harness.provider().count("refund").unwrap()
 }
 
 fn posts(harness: &Harness) -> usize {

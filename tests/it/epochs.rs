@@ -9,14 +9,10 @@ use oncegate_tests::provider::domains::Settings;
 use oncegate_tests::provider::mode::Mode;
 use tokio::runtime::Runtime;
 
-use crate::agent::{Heard, call, refund, with_limits};
+use crate::agent::{Heard, call, refund, refunds, with_limits};
 
 const TOOL: &str = "issue-refund";
 const LONG: Duration = Duration::from_secs(60);
-
-fn refunds(harness: &Harness) -> usize {
-    harness.provider().count("refund").unwrap()
-}
 
 fn ask(harness: &Harness, context: &[&str]) -> Heard {
     call(harness, TOOL, &refund("R-1", "again"), context)

@@ -8,14 +8,10 @@ use oncegate_tests::harness::{Harness, Running};
 use oncegate_tests::provider::domains::Settings;
 use oncegate_tests::provider::mode::{Mode, Rule};
 
-use crate::agent::{Heard, call, hear, refund, with_limits};
+use crate::agent::{Heard, call, hear, refund, refunds, with_limits};
 
 const TOOL: &str = "issue-refund";
 const LONG: Duration = Duration::from_secs(60);
-
-fn refunds(harness: &Harness) -> usize {
-    harness.provider().count("refund").unwrap()
-}
 
 fn wait_for_refunds(harness: &Harness, count: usize) {
     let started = Instant::now();

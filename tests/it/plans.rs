@@ -12,6 +12,8 @@ use std::path::PathBuf;
 use oncegate_tests::harness::{Guest, Harness, Options, Run, TENANT};
 use serde_json::{Value, json};
 
+use crate::agent::refunds;
+
 /// A guest whose amounts are in the plan, and whose dry run returns the targets.
 fn payouts() -> Harness {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
@@ -94,10 +96,6 @@ impl Standing {
 
 fn emails(harness: &Harness) -> usize {
     harness.provider().count("email").unwrap()
-}
-
-fn refunds(harness: &Harness) -> usize {
-    harness.provider().count("refund").unwrap()
 }
 
 /// One target of the campaign tool for each of so many readers.

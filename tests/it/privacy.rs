@@ -11,7 +11,7 @@ use oncegate_tests::provider::domains::Settings;
 use oncegate_tests::provider::mode::Mode;
 use serde_json::{Value, json};
 
-use crate::agent::{call, refund};
+use crate::agent::{call, is_sound, refund, refunds};
 use crate::raw_answers::{Scene, Then, answer};
 use crate::verbs::row;
 
@@ -82,16 +82,6 @@ fn version(harness: &Harness, target: &[&str]) -> String {
     let run = erase(harness, target);
     assert_eq!(run.code, Some(0), "{run:?}");
     run.json().unwrap()["version"].to_string()
-}
-
-#[track_caller]
-fn is_sound(harness: &Harness) {
-    let run = harness.run(&["ledger", "verify"]).unwrap();
-    assert_eq!(run.code, Some(0), "{run:?}");
-}
-
-fn refunds(harness: &Harness) -> usize {
-    harness.provider().count("refund").unwrap()
 }
 
 /// Another amount of the same return: a bound value.

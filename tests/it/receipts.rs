@@ -8,7 +8,7 @@ use oncegate_tests::provider::mode::Mode;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::agent::{Heard, call, packed, refund};
+use crate::agent::{Heard, call, packed, refund, refunds};
 use crate::attacks::{changed, digest};
 use crate::book;
 
@@ -28,10 +28,6 @@ fn one_identifier() -> (Harness, TempDir) {
         .collect();
     harness.provider().seed(&json!({ "returns": returns })).unwrap();
     (harness, folder)
-}
-
-fn refunds(harness: &Harness) -> usize {
-    harness.provider().count("refund").unwrap()
 }
 
 #[track_caller]

@@ -9,7 +9,7 @@ use oncegate_tests::provider::domains::Settings;
 use oncegate_tests::provider::mode::Mode;
 use serde_json::{Value, json};
 
-use crate::agent::{Heard, call, hear, refund, with_limits};
+use crate::agent::{Heard, call, hear, refund, refunds, with_limits};
 
 const TOOL: &str = "issue-refund";
 const LONG: Duration = Duration::from_secs(60);
@@ -24,10 +24,6 @@ fn first(harness: &Harness, context: &[&str]) -> String {
     assert_eq!(receipts.len(), 1, "{heard:#?}");
     assert_eq!(heard.json["result"]["id"], receipts[0], "{heard:#?}");
     receipts[0].to_owned()
-}
-
-fn refunds(harness: &Harness) -> usize {
-    harness.provider().count("refund").unwrap()
 }
 
 /// A refund that the provider made and never spoke of; the agent gave up on it.

@@ -10,7 +10,7 @@ use oncegate_tests::provider::domains::Settings;
 use oncegate_tests::provider::mode::Mode;
 use serde_json::{Value, json};
 
-use crate::agent::{call, refund};
+use crate::agent::{call, is_sound, refund, refunds};
 use crate::verbs::{row, show};
 
 const TOOL: &str = "issue-refund";
@@ -36,16 +36,6 @@ fn prune(harness: &Harness, words: &[&str]) -> Value {
     let run = harness.run(&[&["ledger", "prune", "--json"], words].concat()).unwrap();
     assert_eq!(run.code, Some(0), "{run:?}");
     run.json().unwrap()
-}
-
-#[track_caller]
-fn is_sound(harness: &Harness) {
-    let run = harness.run(&["ledger", "verify"]).unwrap();
-    assert_eq!(run.code, Some(0), "{run:?}");
-}
-
-fn refunds(harness: &Harness) -> usize {
-    harness.provider().count("refund").unwrap()
 }
 
 #[test]

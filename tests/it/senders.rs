@@ -14,7 +14,7 @@ use oncegate_tests::provider::mode::Mode;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-use crate::agent::{Heard, call, hear, refund};
+use crate::agent::{Heard, call, hear, refund, refunds};
 use crate::attacks::{changed, clock};
 use crate::crash_states::{owner, signal, soon, stopped};
 use crate::kills::{kill_at, with_absent_after};
@@ -24,10 +24,6 @@ const TOOL: &str = "issue-refund";
 const REFUNDS: &str = "/v1/refunds";
 const LONG: Duration = Duration::from_secs(60);
 const HOUR: i64 = 3_600;
-
-fn refunds(harness: &Harness) -> usize {
-    harness.provider().count("refund").unwrap()
-}
 
 fn posts(harness: &Harness) -> usize {
     let log = harness.provider().log().unwrap();

@@ -38,6 +38,8 @@ use oncegate_tests::harness::{Harness, TENANT};
 use oncegate_tests::mcp::{ANSWER_WITHIN, Stdio};
 use serde_json::Value;
 
+use crate::agent::refunds;
+
 const TOOL: &str = "issue-refund";
 
 /// `oncegate serve COMPONENT --context tenant=acme`, not yet started.
@@ -49,10 +51,6 @@ fn command(harness: &Harness) -> Command {
 
 fn start(harness: &Harness) -> Stdio {
     Stdio::start(&mut command(harness)).unwrap()
-}
-
-fn refunds(harness: &Harness) -> usize {
-    harness.provider().count("refund").unwrap()
 }
 
 fn until_refunded(harness: &Harness) {

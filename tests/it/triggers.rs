@@ -9,7 +9,7 @@ use oncegate_tests::harness::{Harness, Options, Running};
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::agent::{Heard, call, hear, refund};
+use crate::agent::{Heard, call, hear, refund, refunds};
 use crate::attacks::{changed, clock};
 
 const MAIL: &str = "send-campaign";
@@ -89,10 +89,6 @@ fn holder(harness: &Harness, name: &str) {
 }
 
 const PIN: &str = ", pin = \"trigger\"";
-
-fn refunds(harness: &Harness) -> usize {
-    harness.provider().count("refund").unwrap()
-}
 
 #[test]
 fn a_pinned_value_is_the_first_of_its_trigger() {

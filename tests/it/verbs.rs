@@ -11,7 +11,7 @@ use oncegate_tests::provider::domains::Settings;
 use oncegate_tests::provider::mode::Mode;
 use serde_json::{Value, json};
 
-use crate::agent::{Heard, call, refund, with_limits};
+use crate::agent::{Heard, call, refund, refunds, with_limits};
 use crate::crash_states::{owner, signal, soon, stopped};
 use crate::kills::{receipts, with_absent_after};
 
@@ -66,10 +66,6 @@ fn is_refused(run: &Run, why: &str) -> Value {
 
 fn lists_down(harness: &Harness, lists_down: bool) {
     harness.provider().settings(&Settings { lists_down, ..Settings::default() }).unwrap();
-}
-
-fn refunds(harness: &Harness) -> usize {
-    harness.provider().count("refund").unwrap()
 }
 
 /// A refund that was made or not, and whose answer never came.

@@ -4,12 +4,9 @@
 use oncegate_tests::provider::mode::Mode;
 
 use super::*;
+use crate::agent::refunds;
 
 const REFUNDS: &str = "/v1/refunds";
-
-fn refunds(harness: &Harness) -> usize {
-    harness.provider().count("refund").unwrap()
-}
 
 /// Waits until the provider has met so many requests of this method.
 fn until_met(harness: &Harness, method: &str, count: usize) {
