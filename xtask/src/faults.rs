@@ -2,7 +2,7 @@
 //!
 //! The matrix is a program of the tests; this builds what it needs, says where its results go, and runs it.
 
-mod baselines;
+pub(crate) mod baselines;
 
 use std::ffi::OsString;
 use std::path::Path;

@@ -47,6 +47,8 @@ const BUILDS: &[Build] = &[
     Build { workspace: "tests/guests", ..build("payouts") },
     Build { workspace: "tests/guests", ..build("books") },
     Build { workspace: "tests/guests", ..build("shopper") },
+    Build { workspace: "tests/guests", ..build("posting") },
+    Build { workspace: "tests/guests", ..build("tariff") },
     Build {
         workspace: "guest-examples",
         package: "refunds",

@@ -1,5 +1,6 @@
 //! Tasks of this repository: `cargo xtask COMMAND`. One file for each command.
 
+mod bench;
 mod demo;
 mod faults;
 mod fuzz;
@@ -14,6 +15,7 @@ use clap::Parser;
 #[derive(Parser)]
 #[command(name = "cargo xtask", disable_version_flag = true)]
 enum Xtask {
+    Bench(bench::Bench),
     Guests(guests::Guests),
     Demo(demo::Demo),
     Faults(faults::Faults),
@@ -25,6 +27,7 @@ enum Xtask {
 
 fn main() -> Result<()> {
     match Xtask::parse() {
+        Xtask::Bench(bench) => bench.run(),
         Xtask::Guests(guests) => guests.run(),
         Xtask::Demo(demo) => demo.run(),
         Xtask::Faults(faults) => faults.run(),

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 
+use crate::bench::Bench;
 use crate::faults::Faults;
 use crate::fuzz::Fuzz;
 use crate::guests::{Guests, printed, root, run};
@@ -29,7 +30,8 @@ impl Test {
         step("tests", || cargo(&["test", "--workspace", "--no-fail-fast"]))?;
         step("faults", || Faults::quick().run())?;
         step("fuzz", || Fuzz::minute().run())?;
-        step("sessions", || Sessions::minute().run())
+        step("sessions", || Sessions::minute().run())?;
+        step("bench", || Bench::smoke().run())
     }
 }
 

@@ -14,7 +14,7 @@ const PYTHON: [&str; 3] = ["effect-ledger==0.1.2", "exactly-once==0.2.1", "dbos=
 const NODE: [&str; 3] = ["@restatedev/restate-server@1.7.12", "@restatedev/restate-sdk@1.17.2", "node@22.23.3"];
 
 /// Installs what is missing.
-pub(super) fn install(root: &Path) -> Result<()> {
+pub(crate) fn install(root: &Path) -> Result<()> {
     let folder = root.join("target/baselines");
     fs::create_dir_all(&folder)?;
     let python = folder.join("venv/bin/python");

@@ -1,0 +1,7 @@
+//! `cargo xtask bench` builds this and runs it.
+
+use clap::Parser;
+
+fn main() -> anyhow::Result<()> {
+    oncegate_bench::program::Program::parse().run()
+}
