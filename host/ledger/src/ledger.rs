@@ -27,6 +27,24 @@ pub trait Ledger: Send + Sync {
     /// not known; read the streams again.
     async fn append(&self, batch: Vec<Append>) -> Result<Vec<u64>, LedgerError>;
 
+    /// As [`Ledger::append`], for what follows from what is stored already, so that nobody waits for it: it may
+    /// share the commit of whatever comes next.
+    ///
+    /// # Errors
+    /// Those of [`Ledger::append`].
+    async fn append_unhurried(&self, batch: Vec<Append>) -> Result<Vec<u64>, LedgerError> {
+        self.append(batch).await
+    }
+
+    /// Returns when the head marker, which is kept outside the ledger, names every dispatch that was acknowledged
+    /// before this was called: asked for before the first byte of an effect leaves.
+    ///
+    /// # Errors
+    /// The marker could not be moved: nothing may be sent.
+    async fn marked(&self) -> Result<(), LedgerError> {
+        Ok(())
+    }
+
     /// Every record of a stream in order, each verified against its digest and its predecessor.
     /// Empty when the stream does not exist.
     async fn read(&self, stream: StreamId) -> Result<Vec<Record>, LedgerError>;

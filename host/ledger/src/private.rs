@@ -290,6 +290,14 @@ impl Ledger for PrivateLedger {
         Err(LedgerError::unavailable("what an effect belongs to changes too often"))
     }
 
+    async fn append_unhurried(&self, batch: Vec<Append>) -> Result<Vec<u64>, LedgerError> {
+        if self.concerns(&batch) { self.append(batch).await } else { self.inner.append_unhurried(batch).await }
+    }
+
+    async fn marked(&self) -> Result<(), LedgerError> {
+        self.inner.marked().await
+    }
+
     async fn read(&self, stream: StreamId) -> Result<Vec<Record>, LedgerError> {
         let mut records = self.inner.read(stream).await?;
         if known::is_covered(stream.kind) {

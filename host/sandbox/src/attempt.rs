@@ -101,6 +101,7 @@ struct Keeper<'a> {
 #[async_trait::async_trait]
 impl Witness for Keeper<'_> {
     async fn before_first_byte(&mut self) -> Result<(), String> {
+        self.book.effects.ledger.marked().await.map_err(|error| error.to_string())?;
         let fenced = self.book.effects.ledger.read(StreamId::host(self.draft.dispatch.host)).await;
         let fenced = fenced.map_err(|error| error.to_string())?;
         if fenced.iter().any(|record| matches!(record.event, Event::HostFenced { .. })) {
