@@ -24,7 +24,7 @@ impl Guest for Tariff {
         let (base, days) = match parcel.zone {
             Zone::Domestic => (399, 2),
             Zone::Neighbours => (799, 4),
-            Zone::World => (1499, 9),
+            Zone::Overseas => (1499, 9),
         };
         if parcel.weight == 0 {
             return Err("a parcel weighs something".to_owned());
