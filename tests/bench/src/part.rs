@@ -1,5 +1,7 @@
 //! What can be measured, one module for each.
 
+pub mod callers;
+pub mod peers;
 pub mod provider;
 pub mod world;
 
@@ -27,7 +29,12 @@ pub struct Part {
 }
 
 /// All, in the order of the table.
-pub const ALL: &[Part] = &[];
+pub const ALL: &[Part] = &[Part {
+    name: "peers",
+    about: "effects per second beside effect-ledger, exactly-once, DBOS and Restate",
+    peers: true,
+    measure: peers::measure,
+}];
 
 /// A program that was built beside this one.
 ///
