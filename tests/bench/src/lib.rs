@@ -3,6 +3,8 @@
 //! Each row compares two things that were measured in turn, on the same machine, in the same minute: the ratio
 //! holds elsewhere, the times do not. [`part`] has one module for each row or group of rows.
 
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests"))]
+
 pub mod machine;
 pub mod part;
 pub mod plot;
