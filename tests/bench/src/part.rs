@@ -1,6 +1,7 @@
 //! What can be measured, one module for each.
 
 pub mod callers;
+pub mod neighbours;
 pub mod peers;
 pub mod provider;
 pub mod world;
@@ -29,12 +30,20 @@ pub struct Part {
 }
 
 /// All, in the order of the table.
-pub const ALL: &[Part] = &[Part {
-    name: "peers",
-    about: "effects per second beside effect-ledger, exactly-once, DBOS and Restate",
-    peers: true,
-    measure: peers::measure,
-}];
+pub const ALL: &[Part] = &[
+    Part {
+        name: "neighbours",
+        about: "what a small tool's callers notice of two tools that spin",
+        peers: false,
+        measure: neighbours::measure,
+    },
+    Part {
+        name: "peers",
+        about: "effects per second beside effect-ledger, exactly-once, DBOS and Restate",
+        peers: true,
+        measure: peers::measure,
+    },
+];
 
 /// A program that was built beside this one.
 ///
