@@ -36,10 +36,10 @@ const PAUSE: Duration = Duration::from_millis(1);
 const PAUSES_MAX: u32 = 32;
 
 const WAITING: &str = "SELECT m.next_place, w.stream, w.version FROM oncegate_meta m
-    LEFT JOIN (SELECT stream, version, moment FROM oncegate_waiting ORDER BY moment, stream, version LIMIT $1) w ON true
+    LEFT JOIN (SELECT stream, version, moment FROM oncegate_waiting ORDER BY moment, stream, version LIMIT $1::bigint) w ON true
     WHERE m.one = 1 ORDER BY w.moment, w.stream, w.version";
 const GIVE: &str = "WITH moved AS (
-        UPDATE oncegate_meta SET next_place = $1 + $2 WHERE one = 1 AND next_place = $1 RETURNING one),
+        UPDATE oncegate_meta SET next_place = $1::bigint + $2::bigint WHERE one = 1 AND next_place = $1::bigint RETURNING one),
     placed AS (
         INSERT INTO oncegate_place (seq, stream, version)
         SELECT seq, stream, version FROM unnest($3::bigint[], $4::bytea[], $5::bigint[]) AS new (seq, stream, version)
@@ -48,8 +48,8 @@ const GIVE: &str = "WITH moved AS (
         DELETE FROM oncegate_waiting WHERE (stream, version) IN (
             SELECT stream, version FROM unnest($4::bytea[], $5::bigint[]) AS given (stream, version))
         RETURNING version)
-    SELECT 1 / CASE WHEN (SELECT count(*) FROM moved) = 1 AND (SELECT count(*) FROM placed) = $2
-        AND (SELECT count(*) FROM gone) = $2 THEN 1 ELSE 0 END";
+    SELECT 1 / CASE WHEN (SELECT count(*) FROM moved) = 1 AND (SELECT count(*) FROM placed) = $2::bigint
+        AND (SELECT count(*) FROM gone) = $2::bigint THEN 1 ELSE 0 END";
 
 type Asked = oneshot::Sender<Result<(), LedgerError>>;
 

@@ -17,8 +17,8 @@ const HEADS: &str = "SELECT stream, version, head FROM oncegate_head WHERE strea
 /// line that is not at the version it was read at is not returned, and the count shows it. What is only guarded is
 /// locked against change until the commit.
 const WRITE: &str = "WITH mine AS (
-        UPDATE oncegate_writer SET tick = $2, done = $2, seen = now()
-        WHERE id = $1 AND tick = $2 - 1 AND NOT fenced RETURNING id),
+        UPDATE oncegate_writer SET tick = $2::bigint, done = $2::bigint, seen = now()
+        WHERE id = $1 AND tick = $2::bigint - 1 AND NOT fenced RETURNING id),
     heads AS (
         INSERT INTO oncegate_head AS kept (stream, version, based, head, state)
         SELECT stream, version, based, head, state
@@ -45,8 +45,8 @@ const WRITE: &str = "WITH mine AS (
         INSERT INTO oncegate_bytes (id, part, body)
         SELECT id, part, body FROM unnest($14::bytea[], $15::int[], $16::bytea[]) AS new (id, part, body)
         RETURNING part)
-    SELECT 1 / CASE WHEN (SELECT count(*) FROM mine) = 1 AND (SELECT count(*) FROM heads) = $17
-        AND (SELECT count(*) FROM guards) = $18 THEN 1 ELSE 0 END";
+    SELECT 1 / CASE WHEN (SELECT count(*) FROM mine) = 1 AND (SELECT count(*) FROM heads) = $17::bigint
+        AND (SELECT count(*) FROM guards) = $18::bigint THEN 1 ELSE 0 END";
 /// Takes the tick past a statement whose outcome is not known: it is committed already or never will be. That this
 /// is itself a commit matters: a standby that has it has that one too.
 const SETTLE: &str =
