@@ -64,11 +64,16 @@ impl Plan {
     pub(super) fn of<'a>(
         batches: impl IntoIterator<Item = &'a [Append]>,
         heads: &Heads,
+        at: &str,
         mut moment: u64,
         mut draw: impl FnMut() -> [u8; 16],
     ) -> Plan {
         let mut plan = Plan::default();
         for batch in batches {
+            if plan.seals {
+                plan.verdicts.push(Err(LedgerError::Sealed { at: at.to_owned() }));
+                continue;
+            }
             let now = |plan: &Plan, stream: StreamId| match plan.lines.get(&stream) {
                 Some(line) => line.after,
                 None => heads.get(&stream).and_then(|known| known.head),
@@ -160,7 +165,7 @@ mod tests {
     }
 
     fn plan(batches: &[Vec<Append>], heads: &Heads, moment: u64) -> Plan {
-        Plan::of(batches.iter().map(Vec::as_slice), heads, moment, || [7; 16])
+        Plan::of(batches.iter().map(Vec::as_slice), heads, "here", moment, || [7; 16])
     }
 
     #[test]

@@ -195,7 +195,8 @@ impl Writer {
             Err(Failure::Stale | Failure::Again) => return Turn::Anew(ops, Retry::Contended),
         };
         let moment = self.shared.moment();
-        let plan = Plan::of(ops.iter().map(|op| op.batch.as_slice()), &heads, moment, random);
+        let at = &self.shared.target.shown;
+        let plan = Plan::of(ops.iter().map(|op| op.batch.as_slice()), &heads, at, moment, random);
         self.shared.passed(&plan);
         let ops = answer_decided(ops, &plan);
         if ops.is_empty() {
@@ -214,6 +215,7 @@ impl Writer {
             LedgerError::Fenced { .. } => {
                 match enlist::enlist(&self.shared).await {
                     Ok(enlisted) => self.session = Session::new(Arc::clone(&self.shared.target), enlisted),
+                    Err(sealed @ LedgerError::Sealed { .. }) => return over(ops, &sealed),
                     Err(error) => tracing::error!(%error, "a fenced writer could not begin anew"),
                 }
                 over(ops, &why)
@@ -285,6 +287,9 @@ impl Writer {
     }
 
     async fn stored(&mut self, ops: Vec<(Op, Vec<u64>)>, plan: &Plan) -> Turn {
+        if plan.seals {
+            self.session.leave().await;
+        }
         if let Err(why) = self.session.acknowledge(plan.marks).await {
             return over(ops.into_iter().map(|(op, _)| op).collect(), &why);
         }

@@ -185,7 +185,9 @@ impl Cluster {
 
     fn try_sql(&self, database: &str, sql: &str) -> Option<String> {
         let mut psql = Command::new("psql");
-        psql.env("PGPASSWORD", ADMIN).args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-h", "127.0.0.1"]);
+        // What tests do to the server waits for no standby.
+        psql.env("PGPASSWORD", ADMIN).env("PGOPTIONS", "-c synchronous_commit=local");
+        psql.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-h", "127.0.0.1"]);
         psql.args(["-p", &self.port.to_string(), "-U", "postgres", "-d", database, "-c", sql]);
         let output = psql.stdin(Stdio::null()).output().unwrap();
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim_end().to_owned())

@@ -189,12 +189,12 @@ async fn a_cancelled_wait_for_a_standby_is_not_taken_for_a_commit() {
     sleep(500).await;
     assert!(!append.is_finished(), "it waits for the standby");
     assert!(ledger.read(stream(2)).await.unwrap().is_empty());
-    cluster.sql("postgres", "SET synchronous_commit = local; SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'");
+    cluster.sql("postgres", "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'");
     let outcome = append.await.unwrap();
     assert!(matches!(&outcome, Err(LedgerError::Unavailable { why }) if why.contains("standby")), "{outcome:?}");
     assert_eq!(ledger.read(stream(2)).await.unwrap().len(), 1, "it is there, and may be forgotten in a failover");
-    cluster.sql("postgres", "SET synchronous_commit = local; ALTER SYSTEM RESET synchronous_standby_names");
-    cluster.sql("postgres", "SET synchronous_commit = local; SELECT pg_reload_conf()");
+    cluster.sql("postgres", "ALTER SYSTEM RESET synchronous_standby_names");
+    cluster.sql("postgres", "SELECT pg_reload_conf()");
     sleep(300).await;
     let next = ledger.append(vec![Append::new(stream(2), Expect::Version(1), Event::Pinned { value: "y".into() })]).await;
     assert_eq!(next, Ok(vec![2]), "and it goes on");

@@ -3,13 +3,14 @@
 use std::process::Command;
 
 use oncegate_ledger::postgres::PostgresLedger;
-use oncegate_ledger::{Append, Event, Expect, Ledger, LedgerError, Role, StreamId, StreamKind, verify};
+use oncegate_ledger::{Append, Event, Expect, Ledger, LedgerError, Role, StateTag, StreamId, StreamKind, verify};
 
 use super::cluster::{Cluster, PASSWORD, TLS};
 use crate::samples::*;
 
 fn intent(n: u8) -> Append {
-    Append { marks_head: true, ..Append::new(StreamId::effect([n; 32]), Expect::Version(0), dispatched(1, 0)) }
+    let intent = Append::new(StreamId::effect([n; 32]), Expect::Version(0), dispatched(1, 0));
+    Append { marks_head: true, state: Some(StateTag::Dispatched), ..intent }
 }
 
 async fn refusal(url: &str) -> LedgerError {

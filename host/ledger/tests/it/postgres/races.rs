@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use oncegate_ledger::postgres::PostgresLedger;
-use oncegate_ledger::{Append, Event, Expect, Ledger, LedgerError, Stored, StreamId, StreamKind, verify};
+use oncegate_ledger::{Append, Event, Expect, Ledger, LedgerError, StateTag, Stored, StreamId, StreamKind, verify};
 use tokio::task::JoinSet;
 
 use super::cluster::{Cluster, Place, SERIALIZABLE};
@@ -33,7 +33,8 @@ async fn race(hosts: Vec<Arc<PostgresLedger>>, key: [u8; 32]) -> usize {
     let mut racers = JoinSet::new();
     for (n, host) in hosts.iter().cloned().enumerate() {
         racers.spawn(async move {
-            let intent = Append { marks_head: true, ..Append::new(StreamId::effect(key), Expect::Version(0), dispatched(n as u8, 0)) };
+            let intent = Append::new(StreamId::effect(key), Expect::Version(0), dispatched(n as u8, 0));
+            let intent = Append { marks_head: true, state: Some(StateTag::Dispatched), ..intent };
             let mut also = key;
             also[31] ^= 0xff;
             let lookup = StreamId { kind: StreamKind::Lookup, id: also };
