@@ -38,8 +38,8 @@ use link::{Link, Use};
 use order::Places;
 use reads::Reads;
 use schema::Meta;
-pub(crate) use target::beside;
 use target::Target;
+pub(crate) use target::beside;
 use writer::{Queue, Shared};
 
 /// Writers of one process: while one commits, the next group gathers at the other. More were slower.
@@ -97,10 +97,13 @@ impl PostgresLedger {
         if meta.sealed {
             return Err(LedgerError::Sealed { at: target.shown.clone() });
         }
+        if meta.doubted {
+            return Err(enlist::doubted(target.shown.clone()));
+        }
         let shared = shared(&target, meta.id);
         let before = enlist::check(&link, &shared).await?;
         let ledger = PostgresLedger::start(target, meta, shared).await?;
-        enlist::retire(before).await?;
+        enlist::retire(&link, before).await?;
         Ok(ledger)
     }
 
@@ -122,16 +125,23 @@ impl PostgresLedger {
         if actor.is_empty() || reason.is_empty() {
             return Err(LedgerError::Invalid { why: "to trust a ledger takes an actor and a reason".to_owned() });
         }
-        let (target, _, meta) = reached(url, Use::Write).await?;
+        let (target, link, meta) = reached(url, Use::Write).await?;
         let shared = shared(&target, meta.id);
-        let before = enlist::markers(&shared).await?;
-        let ledger = PostgresLedger::start(target, meta, shared).await?;
+        // Until it is on record nothing is trusted, whatever markers the new writers make.
+        enlist::refuse_if_one_goes_on(&link, &shared).await?;
+        let held = enlist::hold(&shared).await?;
+        enlist::accept(&link).await?;
+        shared.accepting.store(true, Ordering::Relaxed);
+        let ledger = PostgresLedger::start(target, meta, Arc::clone(&shared)).await?;
         let seq = ledger.scan_end().await?;
         let event = Event::LedgerTrusted { actor: actor.to_owned(), reason: reason.to_owned(), seq, at };
         let mut append = Append::new(StreamId::ledger(), Expect::Any, event);
         append.marks_head = true;
         ledger.append(vec![append]).await?;
-        enlist::retire(before).await?;
+        drop(held);
+        enlist::retire(&link, enlist::markers(&shared).await?).await?;
+        enlist::accept(&link).await?;
+        shared.accepting.store(false, Ordering::Relaxed);
         Ok(ledger)
     }
 
@@ -164,10 +174,9 @@ impl PostgresLedger {
         rows.iter().map(incarnation).collect()
     }
 
-    async fn start(target: Arc<Target>, meta: Meta, shared: Shared) -> Result<PostgresLedger, LedgerError> {
+    async fn start(target: Arc<Target>, meta: Meta, shared: Arc<Shared>) -> Result<PostgresLedger, LedgerError> {
         let folder = target.beside.clone();
         blocking(move || refuse_if_exposed(&folder)).await?;
-        let shared = Arc::new(shared);
         let mut writers = Vec::with_capacity(WRITERS);
         for _ in 0..WRITERS {
             writers.push(writer::start(Arc::clone(&shared), enlist::enlist(&shared).await?));
@@ -214,8 +223,8 @@ async fn reached(url: &str, purpose: Use) -> Result<(Arc<Target>, Link, Meta), L
     Ok((target, link, meta))
 }
 
-fn shared(target: &Arc<Target>, ledger: [u8; 16]) -> Shared {
-    Shared::new(Arc::clone(target), ledger, random())
+fn shared(target: &Arc<Target>, ledger: [u8; 16]) -> Arc<Shared> {
+    Arc::new(Shared::new(Arc::clone(target), ledger, random()))
 }
 
 /// Markers and locks that everybody may change prove nothing.

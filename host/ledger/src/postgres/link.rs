@@ -1,8 +1,9 @@
 //! One connection, what its server must promise, and what an error of it means.
 
+use std::collections::HashMap;
 use std::future::poll_fn;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -10,18 +11,19 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_postgres::error::{DbError, Severity, SqlState};
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{AsyncMessage, Client, Connection, NoTls, Row};
+use tokio_postgres::{AsyncMessage, Client, Connection, NoTls, Row, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::target::Target;
 use crate::LedgerError;
 
 /// How long an answer may take. What is not answered by then has an outcome that is not known.
-const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+const ANSWER_WITHIN: Duration = Duration::from_secs(15);
 
 /// An open connection.
 pub(super) struct Link {
     client: Client,
+    prepared: Mutex<HashMap<&'static str, Statement>>,
     /// How often the server said that a commit may not be where it should be.
     warned: Arc<AtomicU64>,
     driver: JoinHandle<()>,
@@ -85,22 +87,21 @@ impl Link {
         self.client.is_closed()
     }
 
-    /// Runs one statement, alone in its transaction.
-    pub(super) async fn run(&self, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, Failure> {
-        answered(self.client.query(sql, values)).await
+    /// Runs one statement, alone in its transaction. It is prepared once for a connection.
+    pub(super) async fn run(&self, sql: &'static str, values: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, Failure> {
+        let statement = self.prepare(sql).await?;
+        answered(self.client.query(&statement, values)).await
     }
 
-    /// As [`Link::run`], for a statement prepared before.
-    pub(super) async fn run_prepared(
-        &self,
-        statement: &tokio_postgres::Statement,
-        values: &[&(dyn ToSql + Sync)],
-    ) -> Result<Vec<Row>, Failure> {
-        answered(self.client.query(statement, values)).await
-    }
-
-    pub(super) async fn prepare(&self, sql: &str) -> Result<tokio_postgres::Statement, Failure> {
-        answered(self.client.prepare(sql)).await
+    /// Prepares a statement, so that running it is one exchange.
+    pub(super) async fn prepare(&self, sql: &'static str) -> Result<Statement, Failure> {
+        let known = self.prepared.lock().unwrap_or_else(PoisonError::into_inner).get(sql).cloned();
+        if let Some(statement) = known {
+            return Ok(statement);
+        }
+        let statement = answered(self.client.prepare(sql)).await?;
+        self.prepared.lock().unwrap_or_else(PoisonError::into_inner).insert(sql, statement.clone());
+        Ok(statement)
     }
 
     /// Runs several statements without values in one transaction.
@@ -132,7 +133,9 @@ impl Link {
         found.judge()?;
         let Some(commit) = found.synchronous_commit else { return Ok(()) };
         // Kept for this session, whatever somebody sets for the server meanwhile.
-        self.run("SELECT set_config('synchronous_commit', $1, false)", &[&commit]).await.map_err(Failure::of_reading)?;
+        self.run("SELECT set_config('synchronous_commit', $1, false)", &[&commit])
+            .await
+            .map_err(Failure::of_reading)?;
         Ok(())
     }
 }
@@ -183,7 +186,7 @@ async fn connect(target: &Target) -> Result<Link, LedgerError> {
             (client, tokio::spawn(drive(connection, Arc::clone(&warned))))
         }
     };
-    Ok(Link { client, warned, driver })
+    Ok(Link { client, prepared: Mutex::default(), warned, driver })
 }
 
 /// Moves bytes until the connection ends, and counts what the server warns of.

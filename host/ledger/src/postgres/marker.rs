@@ -83,12 +83,31 @@ impl Marker {
 }
 
 impl Found {
-    /// Removes it unless its writer lives. Only for one that the database satisfies and a newer one replaces.
-    pub(super) fn retire(&self) -> Result<(), LedgerError> {
-        let file = File::open(&self.path).map_err(|error| failed(&self.path, &error))?;
+    /// Whether its writer lives.
+    pub(super) fn is_held(&self) -> Result<bool, LedgerError> {
+        match File::open(&self.path).and_then(|file| file.try_lock().map_err(std::io::Error::from)) {
+            Ok(()) => Ok(false),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Ok(true),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(failed(&self.path, &error)),
+        }
+    }
+
+    pub(super) fn is_there(&self) -> bool {
+        self.path.exists()
+    }
+
+    /// Removes it unless its writer lives, which it says. Only for one that a newer one replaces.
+    pub(super) fn retire(&self) -> Result<bool, LedgerError> {
+        let file = match File::open(&self.path) {
+            Ok(file) => file,
+            // Another process was quicker.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+            Err(error) => return Err(failed(&self.path, &error)),
+        };
         match file.try_lock() {
-            Ok(()) => std::fs::remove_file(&self.path).map_err(|error| failed(&self.path, &error)),
-            Err(TryLockError::WouldBlock) => Ok(()),
+            Ok(()) => std::fs::remove_file(&self.path).map(|()| true).map_err(|error| failed(&self.path, &error)),
+            Err(TryLockError::WouldBlock) => Ok(false),
             Err(TryLockError::Error(error)) => Err(failed(&self.path, &error)),
         }
     }
@@ -152,10 +171,9 @@ mod tests {
         assert_eq!(all(&ledger).unwrap()[0].mark, Some(Mark { tick: 9, ..mark }));
         marker.file.write_all_at(b"torn", SLOT_BYTES + 20).unwrap();
         assert_eq!(all(&ledger).unwrap()[0].mark, Some(Mark { tick: 8, ..mark }));
-        all(&ledger).unwrap()[0].retire().unwrap();
-        assert_eq!(all(&ledger).unwrap().len(), 1, "its writer lives");
+        assert!(!all(&ledger).unwrap()[0].retire().unwrap(), "its writer lives");
         drop(marker);
-        all(&ledger).unwrap()[0].retire().unwrap();
+        assert!(all(&ledger).unwrap()[0].retire().unwrap());
         assert!(all(&ledger).unwrap().is_empty());
     }
 }

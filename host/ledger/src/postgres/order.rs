@@ -130,7 +130,8 @@ impl Giver {
 
     async fn give(&mut self) -> Result<i64, Failure> {
         if self.link.as_ref().is_none_or(Link::is_closed) {
-            self.link = Some(Link::open(&self.target, Use::Read).await.map_err(|error| Failure::Lost(error.to_string()))?);
+            self.link =
+                Some(Link::open(&self.target, Use::Read).await.map_err(|error| Failure::Lost(error.to_string()))?);
         }
         let Some(link) = &self.link else { return Ok(0) };
         let rows = link.run(WAITING, &[&PLACES_MAX]).await?;

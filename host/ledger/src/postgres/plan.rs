@@ -174,7 +174,10 @@ mod tests {
             [vec![pin(1, Expect::Version(0))], vec![pin(1, Expect::Version(0))], vec![pin(1, Expect::Version(1))]];
         let plan = plan(&batches, &Heads::new(), 5);
         assert!(matches!(&plan.verdicts[..], [Ok(_), Err(LedgerError::Conflict { found: 1, .. }), Ok(_)]));
-        assert_eq!(plan.records.iter().map(|record| (record.version, record.moment)).collect::<Vec<_>>(), [(1, 5), (2, 6)]);
+        assert_eq!(
+            plan.records.iter().map(|record| (record.version, record.moment)).collect::<Vec<_>>(),
+            [(1, 5), (2, 6)]
+        );
         assert_eq!((plan.lines[&stream(1)].based, plan.lines[&stream(1)].after.unwrap().version), (0, 2));
     }
 

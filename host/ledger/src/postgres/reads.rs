@@ -58,7 +58,11 @@ impl Reads {
     }
 
     /// Asks, and again where the connection was lost: nothing is changed by it.
-    pub(super) async fn ask(&self, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<Vec<Line>, LedgerError> {
+    pub(super) async fn ask(
+        &self,
+        sql: &'static str,
+        values: &[&(dyn ToSql + Sync)],
+    ) -> Result<Vec<Line>, LedgerError> {
         let mut tries = 0;
         loop {
             tries += 1;

@@ -15,7 +15,7 @@ const STEPS: [&str; 1] = [
     // `one` holds the single row's key. `next_place` is where the next record that gets a place goes.
     "CREATE TABLE oncegate_meta (
         one SMALLINT PRIMARY KEY, format INT NOT NULL, id BYTEA NOT NULL, sealed BOOLEAN NOT NULL,
-        next_fence BIGINT NOT NULL, next_place BIGINT NOT NULL);
+        doubted BOOLEAN NOT NULL, next_fence BIGINT NOT NULL, next_place BIGINT NOT NULL);
     CREATE TABLE oncegate_writer (
         id BYTEA PRIMARY KEY, host BYTEA NOT NULL, fence BIGINT NOT NULL, tick BIGINT NOT NULL, done BIGINT NOT NULL,
         fenced BOOLEAN NOT NULL, started TIMESTAMPTZ NOT NULL DEFAULT now(), seen TIMESTAMPTZ NOT NULL DEFAULT now());
@@ -40,6 +40,8 @@ pub(super) struct Meta {
     pub(super) id: [u8; 16],
     pub(super) format: i32,
     pub(super) sealed: bool,
+    /// A host found that something is missing, and nobody has accepted that yet.
+    pub(super) doubted: bool,
 }
 
 /// Makes the tables and the first record, in one transaction.
@@ -60,8 +62,8 @@ pub(super) async fn create(link: &Link, at: &str, id: [u8; 16], now: u64) -> Res
 fn first_rows(id: [u8; 16], now: u64) -> Result<String, LedgerError> {
     let first = Append::new(StreamId::ledger(), Expect::Version(0), Event::LedgerCreated { id, at: now });
     let mut sql = format!(
-        "INSERT INTO oncegate_meta (one, format, id, sealed, next_fence, next_place) \
-        VALUES (1, {FORMAT}, '\\x{}', false, 1, 2);",
+        "INSERT INTO oncegate_meta (one, format, id, sealed, doubted, next_fence, next_place) \
+        VALUES (1, {FORMAT}, '\\x{}', false, false, 1, 2);",
         hex(&id)
     );
     for entry in commit::decide(&[first], 1, |_| Ok(None))? {
@@ -84,7 +86,7 @@ fn first_rows(id: [u8; 16], now: u64) -> Result<String, LedgerError> {
 /// `Missing`, `Foreign`, or `Newer`.
 pub(super) async fn meta(link: &Link, at: &str) -> Result<Meta, LedgerError> {
     let foreign = |why: &str| LedgerError::Foreign { at: at.to_owned(), why: why.to_owned() };
-    let rows = match link.run("SELECT format, id, sealed FROM oncegate_meta WHERE one = 1", &[]).await {
+    let rows = match link.run("SELECT format, id, sealed, doubted FROM oncegate_meta WHERE one = 1", &[]).await {
         Ok(rows) => rows,
         Err(failure) if link::is_no_table(&failure) => return Err(LedgerError::Missing { at: at.to_owned() }),
         Err(failure) => return Err(failure.of_reading()),
@@ -93,12 +95,12 @@ pub(super) async fn meta(link: &Link, at: &str) -> Result<Meta, LedgerError> {
     let unread = |_| foreign("its table is another");
     let format: i32 = row.try_get(0).map_err(unread)?;
     let id: Vec<u8> = row.try_get(1).map_err(unread)?;
-    let sealed = row.try_get(2).map_err(unread)?;
+    let (sealed, doubted) = (row.try_get(2).map_err(unread)?, row.try_get(3).map_err(unread)?);
     if format > FORMAT {
         return Err(LedgerError::Newer { at: at.to_owned(), why: format!("its tables have form {format}") });
     }
     let id = id.try_into().map_err(|_| foreign("its id is none"))?;
-    Ok(Meta { id, format, sealed })
+    Ok(Meta { id, format, sealed, doubted })
 }
 
 /// Brings the tables to the newest form, one step a transaction.

@@ -1,15 +1,16 @@
 //! A writer's row in the database, and its connection.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio_postgres::{Row, Statement};
+use tokio_postgres::Row;
 
-use super::enlist::Enlisted;
+use super::enlist::{self, Enlisted};
 use super::link::{Failure, Link, Use};
 use super::marker::Marker;
 use super::plan::Plan;
 use super::reads::field;
-use super::target::Target;
+use super::writer::Shared;
 use crate::{LedgerError, hex};
 
 const HEADS: &str = "SELECT stream, version, head FROM oncegate_head WHERE stream = ANY($1)";
@@ -54,10 +55,9 @@ const SETTLE: &str =
 const LOOK: &str = "SELECT tick, done, fenced FROM oncegate_writer WHERE id = $1";
 const FENCE: &str = "UPDATE oncegate_writer SET fenced = true WHERE host = $1 AND id <> $2";
 /// Two statements, so that the second sees every writer that the first let in.
-const SEAL: [&str; 2] = [
-    "UPDATE oncegate_meta SET sealed = true WHERE one = 1",
-    "UPDATE oncegate_writer SET fenced = true WHERE id <> $1",
-];
+const SEAL: [&str; 2] =
+    ["UPDATE oncegate_meta SET sealed = true WHERE one = 1", "UPDATE oncegate_writer SET fenced = true WHERE id <> $1"];
+const BEAT: &str = "UPDATE oncegate_writer SET seen = now() WHERE id = $1";
 const LEAVE: &str = "UPDATE oncegate_writer SET fenced = true, seen = now() WHERE id = $1";
 
 /// What came of a statement that was not answered.
@@ -69,19 +69,12 @@ pub(super) enum Settled {
     Fenced(LedgerError),
 }
 
-struct Open {
-    link: Link,
-    heads: Statement,
-    write: Statement,
-}
-
 /// See the module.
 pub(super) struct Session {
-    target: Arc<Target>,
+    shared: Arc<Shared>,
     id: [u8; 16],
-    host: [u8; 16],
     marker: Arc<Mutex<Marker>>,
-    open: Option<Open>,
+    open: Option<Link>,
     /// The tick of the row, as far as this writer knows.
     tick: i64,
     /// The last tick of a statement that was acknowledged.
@@ -93,11 +86,10 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) fn new(target: Arc<Target>, enlisted: Enlisted) -> Session {
+    pub(super) fn new(shared: Arc<Shared>, enlisted: Enlisted) -> Session {
         Session {
-            target,
+            shared,
             id: enlisted.id,
-            host: enlisted.host,
             marker: Arc::new(Mutex::new(enlisted.marker)),
             open: None,
             tick: 0,
@@ -122,17 +114,34 @@ impl Session {
     }
 
     async fn connect(&mut self) -> Result<(), LedgerError> {
-        if self.open.as_ref().is_some_and(|open| !open.link.is_closed()) {
+        if self.open.as_ref().is_some_and(|link| !link.is_closed()) {
             return Ok(());
         }
         self.open = None;
-        let link = Link::open(&self.target, Use::Write).await?;
-        let heads = link.prepare(HEADS).await.map_err(Failure::of_reading)?;
-        let write = link.prepare(WRITE).await.map_err(Failure::of_reading)?;
-        self.open = Some(Open { link, heads, write });
+        let link = Link::open(&self.shared.target, Use::Write).await?;
+        self.check(&link).await?;
+        link.prepare(WRITE).await.map_err(Failure::of_reading)?;
+        self.open = Some(link);
         match self.unsettled {
             Some(_) => Ok(()),
             None => self.look().await,
+        }
+    }
+
+    /// Whatever was told to a process on this machine must be there, not only what this writer was told: a database
+    /// is restored while nobody is connected.
+    async fn check(&self, link: &Link) -> Result<(), LedgerError> {
+        if self.shared.accepting.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        match enlist::check(link, &self.shared).await {
+            Err(behind @ LedgerError::Behind { .. }) => {
+                if self.shared.doubts_first() {
+                    enlist::doubt(link).await?;
+                }
+                Err(behind)
+            }
+            other => other.map(drop),
         }
     }
 
@@ -140,13 +149,12 @@ impl Session {
         self.open = None;
     }
 
-    fn open(&self) -> Result<&Open, Failure> {
+    fn open(&self) -> Result<&Link, Failure> {
         self.open.as_ref().ok_or_else(|| Failure::Refused(LedgerError::unavailable("there is no connection")))
     }
 
     pub(super) async fn heads(&self, names: &[&[u8]]) -> Result<Vec<Row>, Failure> {
-        let open = self.open()?;
-        open.link.run_prepared(&open.heads, &[&names]).await
+        self.open()?.run(HEADS, &[&names]).await
     }
 
     /// Stores a plan.
@@ -154,9 +162,9 @@ impl Session {
         let tick = self.tick + 1;
         self.doubtful = false;
         let open = self.open()?;
-        let before = open.link.warnings();
+        let before = open.warnings();
         let written = send(open, &self.id, tick, plan).await;
-        self.doubtful = open.link.warnings() != before;
+        self.doubtful = open.warnings() != before;
         match &written {
             Ok(()) => self.tick = tick,
             Err(Failure::Lost(_)) => {
@@ -174,7 +182,8 @@ impl Session {
     /// `Unavailable`: it may be stored, and may be forgotten again.
     pub(super) async fn acknowledge(&mut self, marks: bool) -> Result<(), LedgerError> {
         if std::mem::take(&mut self.doubtful) {
-            let why = "the server gave up waiting for its standby, so it may forget this commit; its outcome is not known";
+            let why =
+                "the server gave up waiting for its standby, so it may forget this commit; its outcome is not known";
             return Err(LedgerError::unavailable(why));
         }
         let tick = self.tick;
@@ -197,9 +206,9 @@ impl Session {
         self.tick = self.tick.max(sent) + 1;
         let (id, tick) = (self.id.as_slice(), self.tick);
         let open = self.open().map_err(Failure::of_reading)?;
-        let before = open.link.warnings();
-        let settled = open.link.run(SETTLE, &[&id, &tick]).await;
-        let doubtful = open.link.warnings() != before;
+        let before = open.warnings();
+        let settled = open.run(SETTLE, &[&id, &tick]).await;
+        let doubtful = open.warnings() != before;
         let rows = match settled {
             Ok(_) if doubtful => return Err(LedgerError::unavailable("the server gave up waiting for its standby")),
             Ok(rows) => rows,
@@ -249,7 +258,7 @@ impl Session {
 
     async fn row(&mut self) -> Result<(i64, i64, bool), LedgerError> {
         let open = self.open().map_err(Failure::of_reading)?;
-        let rows = match open.link.run(LOOK, &[&self.id.as_slice()]).await {
+        let rows = match open.run(LOOK, &[&self.id.as_slice()]).await {
             Ok(rows) => rows,
             Err(failure) => {
                 self.open = None;
@@ -262,44 +271,54 @@ impl Session {
 
     fn behind(&self) -> LedgerError {
         let why = "it was restored to before what this host was told is stored".to_owned();
-        LedgerError::Behind { at: self.target.shown.clone(), why }
+        LedgerError::Behind { at: self.shared.target.shown.clone(), why }
     }
 
     fn fenced(&self) -> LedgerError {
-        LedgerError::Fenced { host: hex(&self.host) }
+        LedgerError::Fenced { host: hex(&self.shared.host) }
     }
 
     /// Fences the other writers of a host: nothing that they send from now on is stored.
     pub(super) async fn fence(&self, host: &[u8; 16]) -> Result<(), LedgerError> {
         let open = self.open().map_err(Failure::of_reading)?;
-        let fenced = open.link.run(FENCE, &[&host.as_slice(), &self.id.as_slice()]).await;
+        let fenced = open.run(FENCE, &[&host.as_slice(), &self.id.as_slice()]).await;
         fenced.map(drop).map_err(Failure::of_reading)
     }
 
     /// Lets nobody in any more and fences all others.
     pub(super) async fn seal(&self) -> Result<(), LedgerError> {
         let open = self.open().map_err(Failure::of_reading)?;
-        open.link.run(SEAL[0], &[]).await.map_err(Failure::of_reading)?;
-        open.link.run(SEAL[1], &[&self.id.as_slice()]).await.map(drop).map_err(Failure::of_reading)
+        open.run(SEAL[0], &[]).await.map_err(Failure::of_reading)?;
+        open.run(SEAL[1], &[&self.id.as_slice()]).await.map(drop).map_err(Failure::of_reading)
+    }
+
+    /// Says that this writer lives. Nothing follows from its silence but a suspicion.
+    pub(super) async fn beat(&mut self) {
+        let lost = match &self.open {
+            Some(link) => matches!(link.run(BEAT, &[&self.id.as_slice()]).await, Err(Failure::Lost(_))),
+            None => false,
+        };
+        if lost {
+            self.open = None;
+        }
     }
 
     /// The end of a writer that has nothing under way: nobody needs to wonder about it.
     pub(super) async fn leave(&mut self) {
         if let (Some(open), None) = (&self.open, self.unsettled) {
-            let _ = open.link.run(LEAVE, &[&self.id.as_slice()]).await;
+            let _ = open.run(LEAVE, &[&self.id.as_slice()]).await;
         }
     }
 }
 
-async fn send(open: &Open, id: &[u8; 16], tick: i64, plan: &Plan) -> Result<(), Failure> {
+async fn send(open: &Link, id: &[u8; 16], tick: i64, plan: &Plan) -> Result<(), Failure> {
     let lines: Vec<_> = plan.lines.iter().map(|(stream, line)| (stream.to_bytes(), line)).collect();
     let encoded: Vec<Option<Vec<u8>>> = lines.iter().map(|(_, line)| line.after.map(|head| head.encode())).collect();
     let streams: Vec<&[u8]> = lines.iter().map(|(stream, _)| stream.as_slice()).collect();
     let versions: Vec<i64> = lines.iter().map(|(_, line)| line.after.map_or(0, |head| head.version as i64)).collect();
     let based: Vec<i64> = lines.iter().map(|(_, line)| line.based as i64).collect();
     let heads: Vec<Option<&[u8]>> = encoded.iter().map(Option::as_deref).collect();
-    let states: Vec<Option<i16>> =
-        lines.iter().map(|(_, line)| Some(i16::from(line.after?.state?.code()))).collect();
+    let states: Vec<Option<i16>> = lines.iter().map(|(_, line)| Some(i16::from(line.after?.state?.code()))).collect();
 
     let guards: Vec<[u8; 33]> = plan.guards.keys().map(|stream| stream.to_bytes()).collect();
     let guarded: Vec<&[u8]> = guards.iter().map(<[u8; 33]>::as_slice).collect();
@@ -316,14 +335,29 @@ async fn send(open: &Open, id: &[u8; 16], tick: i64, plan: &Plan) -> Result<(), 
     let part_bodies: Vec<&[u8]> = plan.parts.iter().map(|part| part.body.as_slice()).collect();
 
     let (id, line_count, guard_count) = (id.as_slice(), lines.len() as i64, guarded.len() as i64);
-    open.link
-        .run_prepared(
-            &open.write,
-            &[
-                &id, &tick, &streams, &versions, &based, &heads, &states, &guarded, &guarded_at, &record_streams,
-                &record_versions, &moments, &bodies, &part_ids, &part_numbers, &part_bodies, &line_count, &guard_count,
-            ],
-        )
-        .await
-        .map(drop)
+    open.run(
+        WRITE,
+        &[
+            &id,
+            &tick,
+            &streams,
+            &versions,
+            &based,
+            &heads,
+            &states,
+            &guarded,
+            &guarded_at,
+            &record_streams,
+            &record_versions,
+            &moments,
+            &bodies,
+            &part_ids,
+            &part_numbers,
+            &part_bodies,
+            &line_count,
+            &guard_count,
+        ],
+    )
+    .await
+    .map(drop)
 }

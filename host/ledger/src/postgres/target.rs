@@ -148,7 +148,9 @@ fn encoded(text: &str) -> String {
     let mut to = String::with_capacity(text.len());
     for byte in text.bytes() {
         match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' | b'/' | b',' => to.push(char::from(byte)),
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' | b'/' | b',' => {
+                to.push(char::from(byte))
+            }
             _ => to.push_str(&format!("%{byte:02X}")),
         }
     }
@@ -185,7 +187,8 @@ fn tls(file: Option<&Path>) -> Result<Arc<ClientConfig>, LedgerError> {
     };
     let failed = |error: rustls::Error| invalid(&format!("TLS: {error}"));
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let versions = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().map_err(failed)?;
+    let versions =
+        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().map_err(failed)?;
     Ok(Arc::new(versions.with_root_certificates(roots).with_no_client_auth()))
 }
 
@@ -212,7 +215,7 @@ mod tests {
     fn what_people_see_has_no_secret() {
         let url = "postgres://ann:s3cret@db.example,other.example:6000/led%20ger?data=/var/a%20b&options=-c%20x%3Dy";
         let target = Target::parse(url).unwrap();
-        assert_eq!(target.shown, "postgres://ann@db.example:6000,other.example:6000/led%20ger?data=/var/a%20b");
+        assert_eq!(target.shown, "postgres://ann@db.example:5432,other.example:6000/led%20ger?data=/var/a%20b");
         assert_eq!(target.beside, Path::new("/var/a b/ledger"));
         assert_eq!(beside(&target.shown), Some(target.beside.clone()), "and it says where things are");
         assert_eq!(target.config.get_password(), Some(b"s3cret".as_slice()));

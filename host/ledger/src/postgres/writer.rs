@@ -13,17 +13,18 @@
 //! back whole if one differs; then all is read and decided anew. Nothing is refused but by what was just read.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use rand::random;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
 
 use super::enlist::{self, Enlisted};
+use super::link::Failure;
 use super::plan::{Heads, Known, Plan};
 use super::reads::{field, head, number};
 use super::session::{Session, Settled};
-use super::link::Failure;
 use super::target::Target;
 use crate::{Append, Event, LedgerError, StreamId};
 
@@ -38,6 +39,10 @@ const PAUSE: Duration = Duration::from_millis(1);
 const PAUSES_MAX: u32 = 64;
 /// Wait before the next attempt to reach a database that is away.
 const AWAY: Duration = Duration::from_millis(50);
+/// How often a writer with nothing to store says that it lives.
+const BEAT_EVERY: Duration = Duration::from_secs(10);
+/// A clock that is beyond this is broken; numbers in the database have a sign.
+const MOMENT_MAX: u64 = u64::MAX >> 2;
 /// How often a group is tried whole before it is halved, so that a stream many write holds up only those who do.
 const WHOLE_TRIES: u32 = 2;
 
@@ -65,18 +70,34 @@ pub(super) struct Shared {
     pub(super) host: [u8; 16],
     /// The latest moment given to a record here, in microseconds.
     moment: AtomicU64,
+    /// This process has stopped all hosts because something is missing; once, and an operator decides then.
+    doubts: AtomicBool,
+    /// An operator accepts the database as it is: markers say nothing until that is on record.
+    pub(super) accepting: AtomicBool,
 }
 
 impl Shared {
     pub(super) fn new(target: Arc<Target>, ledger: [u8; 16], host: [u8; 16]) -> Shared {
-        Shared { target, ledger, host, moment: AtomicU64::new(0) }
+        Shared {
+            target,
+            ledger,
+            host,
+            moment: AtomicU64::new(0),
+            doubts: AtomicBool::new(false),
+            accepting: AtomicBool::new(false),
+        }
     }
 
     /// A moment that is later than all before it in this process. The clock only makes it readable.
     fn moment(&self) -> u64 {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        let now = since.map_or(0, |since| u64::try_from(since.as_micros()).unwrap_or(0));
+        let now = since.map_or(0, |since| u64::try_from(since.as_micros()).unwrap_or(0)).min(MOMENT_MAX);
         self.moment.fetch_max(now, Ordering::Relaxed).max(now)
+    }
+
+    /// Whether this is the first time that this process misses something.
+    pub(super) fn doubts_first(&self) -> bool {
+        !self.doubts.swap(true, Ordering::Relaxed)
     }
 
     fn passed(&self, plan: &Plan) {
@@ -116,7 +137,7 @@ fn closed() -> LedgerError {
 pub(super) fn start(shared: Arc<Shared>, enlisted: Enlisted) -> Queue {
     let (sender, receiver) = mpsc::unbounded_channel();
     let open = Arc::new(AtomicUsize::new(0));
-    let session = Session::new(Arc::clone(&shared.target), enlisted);
+    let session = Session::new(Arc::clone(&shared), enlisted);
     let writer = Writer { shared, session, open: Arc::clone(&open) };
     tokio::spawn(writer.run(receiver));
     Queue { sender, open }
@@ -144,11 +165,17 @@ enum Retry {
 
 impl Writer {
     async fn run(mut self, mut receiver: mpsc::UnboundedReceiver<Op>) {
-        while let Some(first) = receiver.recv().await {
-            let group = gather(first, &mut receiver);
-            let count = group.len();
-            self.commit(group).await;
-            self.open.fetch_sub(count, Ordering::Relaxed);
+        loop {
+            match timeout(BEAT_EVERY, receiver.recv()).await {
+                Ok(Some(first)) => {
+                    let group = gather(first, &mut receiver);
+                    let count = group.len();
+                    self.commit(group).await;
+                    self.open.fetch_sub(count, Ordering::Relaxed);
+                }
+                Ok(None) => break,
+                Err(_) => self.session.beat().await,
+            }
         }
         self.session.leave().await;
     }
@@ -214,8 +241,10 @@ impl Writer {
         match why {
             LedgerError::Fenced { .. } => {
                 match enlist::enlist(&self.shared).await {
-                    Ok(enlisted) => self.session = Session::new(Arc::clone(&self.shared.target), enlisted),
-                    Err(sealed @ LedgerError::Sealed { .. }) => return over(ops, &sealed),
+                    Ok(enlisted) => self.session = Session::new(Arc::clone(&self.shared), enlisted),
+                    Err(closed @ (LedgerError::Sealed { .. } | LedgerError::Behind { .. })) => {
+                        return over(ops, &closed);
+                    }
                     Err(error) => tracing::error!(%error, "a fenced writer could not begin anew"),
                 }
                 over(ops, &why)
@@ -226,7 +255,8 @@ impl Writer {
     }
 
     async fn heads(&self, ops: &[Op]) -> Result<Heads, Failure> {
-        let mut names: Vec<[u8; 33]> = ops.iter().flat_map(|op| &op.batch).map(|append| append.stream.to_bytes()).collect();
+        let mut names: Vec<[u8; 33]> =
+            ops.iter().flat_map(|op| &op.batch).map(|append| append.stream.to_bytes()).collect();
         names.sort_unstable();
         names.dedup();
         let names: Vec<&[u8]> = names.iter().map(<[u8; 33]>::as_slice).collect();

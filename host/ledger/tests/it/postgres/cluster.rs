@@ -84,7 +84,10 @@ fn certificates(folder: &Path) {
     let openssl = |words: &[&str]| run(Command::new("openssl").args(words));
     let (ca, ca_key) = (path("ca.pem"), path("ca.key"));
     let key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"];
-    openssl(&[&["req", "-x509", "-days", "2", "-subj", "/CN=authority", "-out", &ca, "-keyout", &ca_key][..], &key].concat());
+    openssl(
+        &[&["req", "-x509", "-days", "2", "-subj", "/CN=authority", "-out", &ca, "-keyout", &ca_key][..], &key]
+            .concat(),
+    );
     let (request, server_key, server) = (path("server.csr"), path("server.key"), path("server.pem"));
     openssl(&[&["req", "-new", "-subj", "/CN=localhost", "-out", &request, "-keyout", &server_key][..], &key].concat());
     let names = path("names.txt");
@@ -158,7 +161,11 @@ impl Cluster {
                 std::thread::sleep(Duration::from_millis(30));
             }
             // What the killed one held in memory is let go a moment later.
-            assert!(started.elapsed() < READY_WITHIN, "{}", fs::read_to_string(self.folder.path().join("log")).unwrap());
+            assert!(
+                started.elapsed() < READY_WITHIN,
+                "{}",
+                fs::read_to_string(self.folder.path().join("log")).unwrap()
+            );
             std::thread::sleep(Duration::from_millis(50));
         }
     }

@@ -137,7 +137,9 @@ async fn backends_that_are_ended_lose_nothing() {
     let told = under(&ledgers, async {
         for _ in 0..25 {
             sleep(60).await;
-            let end = format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{database}' AND application_name = 'oncegate'");
+            let end = format!(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{database}' AND application_name = 'oncegate'"
+            );
             tokio::task::block_in_place(|| Cluster::shared().sql("postgres", &end));
         }
         sleep(200).await;
@@ -196,6 +198,7 @@ async fn a_cancelled_wait_for_a_standby_is_not_taken_for_a_commit() {
     cluster.sql("postgres", "ALTER SYSTEM RESET synchronous_standby_names");
     cluster.sql("postgres", "SELECT pg_reload_conf()");
     sleep(300).await;
-    let next = ledger.append(vec![Append::new(stream(2), Expect::Version(1), Event::Pinned { value: "y".into() })]).await;
+    let next =
+        ledger.append(vec![Append::new(stream(2), Expect::Version(1), Event::Pinned { value: "y".into() })]).await;
     assert_eq!(next, Ok(vec![2]), "and it goes on");
 }

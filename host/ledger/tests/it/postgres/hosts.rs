@@ -55,12 +55,15 @@ async fn a_sealed_ledger_takes_nothing_from_any_host() {
     hosts[0].1.seal("postgres://elsewhere", "ann", "moved", 1).await.unwrap();
     for (place, ledger) in &hosts {
         for n in 0..4 {
-            let refused = ledger.append(vec![Append::new(StreamId::effect([n; 32]), Expect::Any, dispatched(1, 0))]).await;
+            let refused =
+                ledger.append(vec![Append::new(StreamId::effect([n; 32]), Expect::Any, dispatched(1, 0))]).await;
             assert!(matches!(refused, Err(LedgerError::Sealed { .. })), "{refused:?}");
         }
         assert!(matches!(PostgresLedger::open(&place.url).await.err(), Some(LedgerError::Sealed { .. })));
         let reader = PostgresLedger::open_for_reading(&place.url).await.unwrap();
-        assert!(reader.scan(0, 100).await.unwrap().iter().any(|record| matches!(record.event, Event::LedgerSealed { .. })));
+        assert!(
+            reader.scan(0, 100).await.unwrap().iter().any(|record| matches!(record.event, Event::LedgerSealed { .. }))
+        );
     }
 }
 

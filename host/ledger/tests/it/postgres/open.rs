@@ -1,11 +1,13 @@
 //! What must not be opened is refused by name: other tables, newer ones, servers that may lose commits, the past.
 
+use std::path::Path;
 use std::process::Command;
 
 use oncegate_ledger::postgres::PostgresLedger;
 use oncegate_ledger::{Append, Event, Expect, Ledger, LedgerError, Role, StateTag, StreamId, StreamKind, verify};
 
 use super::cluster::{Cluster, PASSWORD, TLS};
+use super::races::hosts;
 use crate::samples::*;
 
 fn intent(n: u8) -> Append {
@@ -24,7 +26,10 @@ async fn a_ledger_comes_into_being_by_init_only() {
     let ledger = oncegate_ledger::init(&place.url).await.unwrap();
     let identity = ledger.identity();
     assert_eq!(identity.role, Role::Owner);
-    assert!(!identity.url.contains(PASSWORD) && identity.path().unwrap().starts_with(place.data.path()), "{identity:?}");
+    assert!(
+        !identity.url.contains(PASSWORD) && identity.path().unwrap().starts_with(place.data.path()),
+        "{identity:?}"
+    );
     let again = PostgresLedger::init(&place.url, 1).await.err();
     assert!(matches!(again, Some(LedgerError::Exists { .. })), "{again:?}");
     let elsewhere = Cluster::shared().host_of(&place.database, "");
@@ -55,7 +60,8 @@ async fn a_server_that_is_not_who_it_should_be_is_not_spoken_to() {
     let place = Cluster::shared().place(TLS);
     drop(PostgresLedger::init(&place.url, 1).await.unwrap());
     let unknown = place.url.split("&sslrootcert").next().unwrap();
-    for url in [unknown.to_owned(), place.url.replace(PASSWORD, "s3cret"), place.url.replace("127.0.0.1", "127.0.0.2")] {
+    for url in [unknown.to_owned(), place.url.replace(PASSWORD, "s3cret"), place.url.replace("127.0.0.1", "127.0.0.2")]
+    {
         let why = refusal(&url).await;
         assert!(matches!(why, LedgerError::Unavailable { .. }), "{why:?}");
         assert!(!why.to_string().contains("s3cret") && !why.to_string().contains(PASSWORD), "{why}");
@@ -79,19 +85,33 @@ async fn servers_that_may_lose_commits_are_refused() {
     }
 }
 
-/// A database restored to the past has forgotten a dispatch: it is refused, also by a host that runs on.
+fn copy(from: &Path, to: &Path) {
+    let _ = std::fs::remove_dir_all(to);
+    assert!(Command::new("cp").arg("-a").arg(from).arg(to).status().unwrap().success());
+}
+
+/// Each of its writers is asked at least once.
+async fn all_refuse(ledger: &PostgresLedger, keys: std::ops::Range<u8>) {
+    for n in keys {
+        let refused = ledger.append(vec![intent(n)]).await.unwrap_err();
+        assert!(matches!(refused, LedgerError::Behind { .. } | LedgerError::Fenced { .. }), "{refused:?}");
+    }
+    let refused = ledger.append(vec![intent(99)]).await.unwrap_err();
+    assert!(matches!(refused, LedgerError::Behind { .. }), "{refused:?}");
+}
+
+/// A database restored to the past has forgotten a dispatch. It is refused, also by a host that runs on, and then by
+/// those that miss nothing themselves: they would send again what the other had sent.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restored_database_is_behind_until_an_operator_trusts_it() {
     let cluster = Cluster::start(&[]);
-    let place = cluster.place("");
-    let ledger = PostgresLedger::init(&place.url, 1).await.unwrap();
+    let mut hosts = hosts(&cluster, "", 2).await;
+    let (elsewhere, other) = hosts.pop().unwrap();
+    let (place, ledger) = hosts.pop().unwrap();
     ledger.append(vec![intent(1)]).await.unwrap();
+    other.append(vec![intent(21)]).await.unwrap();
     let backup = cluster.data().with_extension("backup");
     cluster.kill();
-    let copy = |from: &std::path::Path, to: &std::path::Path| {
-        let _ = std::fs::remove_dir_all(to);
-        assert!(Command::new("cp").arg("-a").arg(from).arg(to).status().unwrap().success());
-    };
     copy(&cluster.data(), &backup);
     cluster.go();
     for n in 2..5 {
@@ -100,23 +120,36 @@ async fn a_restored_database_is_behind_until_an_operator_trusts_it() {
     cluster.kill();
     copy(&backup, &cluster.data());
     cluster.go();
-    let mut refused = Vec::new();
-    for n in 5..9 {
-        refused.push(ledger.append(vec![intent(n)]).await.unwrap_err());
+    all_refuse(&ledger, 5..9).await;
+    all_refuse(&other, 22..26).await;
+    for place in [&place, &elsewhere] {
+        assert!(matches!(refusal(&place.url).await, LedgerError::Behind { .. }));
     }
-    assert!(refused.iter().any(|why| matches!(why, LedgerError::Behind { .. })), "{refused:?}");
-    assert!(matches!(refusal(&place.url).await, LedgerError::Behind { .. }));
     let reader = PostgresLedger::open_for_reading(&place.url).await.unwrap();
     assert_eq!(reader.read(StreamId::effect([1; 32])).await.unwrap().len(), 1, "reads go on");
     assert!(PostgresLedger::trust(&place.url, "ann", "", 5).await.is_err());
+    let why = "restored from the backup of Monday";
+    let running = PostgresLedger::trust(&place.url, "ann", why, 5).await.err();
+    assert!(matches!(running, Some(LedgerError::Unavailable { .. })), "the host that missed it runs: {running:?}");
     drop(ledger);
-    let trusted = PostgresLedger::trust(&place.url, "ann", "restored from the backup of Monday", 5).await.unwrap();
+    let trusted = loop {
+        match PostgresLedger::trust(&place.url, "ann", why, 5).await {
+            Err(LedgerError::Unavailable { .. }) => tokio::time::sleep(std::time::Duration::from_millis(20)).await,
+            trusted => break trusted.unwrap(),
+        }
+    };
     let history = trusted.read(StreamId::ledger()).await.unwrap();
     assert!(matches!(history.last().unwrap().event, Event::LedgerTrusted { .. }));
     trusted.append(vec![intent(2)]).await.unwrap();
+    // The other host goes on, when each of its writers has heard that it was stopped.
+    while let Err(refused) = other.append(vec![intent(27)]).await {
+        assert!(matches!(refused, LedgerError::Fenced { .. }), "{refused:?}");
+    }
     assert!(verify::verify(&trusted).await.unwrap().is_sound());
     drop(trusted);
-    PostgresLedger::open(&place.url).await.unwrap();
+    for place in [&place, &elsewhere] {
+        PostgresLedger::open(&place.url).await.unwrap();
+    }
 }
 
 /// Every promise of reading: a byte that differs, a record or a head that is not there.
@@ -133,7 +166,9 @@ async fn damage_is_told_and_never_read() {
     let name: String = stream.to_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
     sql("CREATE TABLE kept AS SELECT * FROM oncegate_record; CREATE TABLE kept_head AS SELECT * FROM oncegate_head");
     for harm in [
-        format!("UPDATE oncegate_record SET body = set_byte(body, 90, 255 - get_byte(body, 90)) WHERE stream = '\\x{name}' AND version = 2"),
+        format!(
+            "UPDATE oncegate_record SET body = set_byte(body, 90, 255 - get_byte(body, 90)) WHERE stream = '\\x{name}' AND version = 2"
+        ),
         format!("DELETE FROM oncegate_record WHERE stream = '\\x{name}' AND version = 2"),
         format!("DELETE FROM oncegate_record WHERE stream = '\\x{name}' AND version = 3"),
         format!("DELETE FROM oncegate_record WHERE stream = '\\x{name}' AND version = 1"),
