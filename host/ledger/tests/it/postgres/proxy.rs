@@ -40,7 +40,7 @@ async fn relay(mut client: TcpStream, port: u16, cuts: Arc<Cuts>) {
             read = client.read(&mut asked) => {
                 let Ok(count @ 1..) = read else { return };
                 let one_in = cuts.one_in.load(Ordering::Relaxed);
-                let cut = one_in > 0 && rand::random::<u32>() % one_in == 0;
+                let cut = one_in > 0 && rand::random::<u32>().is_multiple_of(one_in);
                 if cut && rand::random() {
                     cuts.before.fetch_add(1, Ordering::Relaxed);
                     return;
