@@ -6,6 +6,7 @@
 //!
 //! - [`writer`] stores, a group of appends in one statement, each writer under a row with a fencing number;
 //! - [`order`] numbers the records for [`Ledger::scan`], so that no writer waits for another's number;
+//! - [`migrate()`] fills one from another ledger;
 //! - [`link`] says what a server must promise and what its errors mean; [`schema`] has the tables.
 //!
 //! Statements keep to what PostgreSQL, CockroachDB and YugabyteDB document: each is alone in its transaction, names
@@ -16,6 +17,7 @@ mod enlist;
 mod forget;
 mod link;
 mod marker;
+mod migrate;
 mod order;
 mod plan;
 mod reads;
@@ -35,6 +37,7 @@ use crate::{
     Append, Event, Expect, Ledger, LedgerError, LedgerIdentity, PAGE_MAX, Record, Role, StateTag, Stored, StreamId,
 };
 use link::{Link, Use};
+pub use migrate::{Move, migrate};
 use order::Places;
 use reads::Reads;
 use schema::Meta;
@@ -94,12 +97,7 @@ impl PostgresLedger {
     /// reached or may lose what it acknowledges; `Invalid` for the URL.
     pub async fn open(url: &str) -> Result<PostgresLedger, LedgerError> {
         let (target, link, meta) = reached(url, Use::Write).await?;
-        if meta.sealed {
-            return Err(LedgerError::Sealed { at: target.shown.clone() });
-        }
-        if meta.doubted {
-            return Err(enlist::doubted(target.shown.clone()));
-        }
+        enlist::refuse_if_closed(&meta, &target.shown)?;
         let shared = shared(&target, meta.id);
         let before = enlist::check(&link, &shared).await?;
         let ledger = PostgresLedger::start(target, meta, shared).await?;

@@ -3,13 +3,13 @@
 use super::link::{Failure, Link, Use};
 use super::marker::{self, Found, Mark, Marker};
 use super::reads::field;
-use super::schema;
+use super::schema::{self, Meta};
 use super::writer::Shared;
 use crate::{LedgerError, hex};
 
-/// Takes the next fencing number. A ledger that is sealed or doubted lets nobody in.
+/// Takes the next fencing number. A ledger that is sealed, doubted or being filled lets nobody in.
 const BEGIN: &str = "WITH taken AS (
-        UPDATE oncegate_meta SET next_fence = next_fence + 1 WHERE one = 1 AND id = $3 AND NOT sealed AND NOT doubted
+        UPDATE oncegate_meta SET next_fence = next_fence + 1 WHERE one = 1 AND id = $3 AND NOT sealed AND NOT doubted AND NOT filling
         RETURNING next_fence - 1 AS fence)
     INSERT INTO oncegate_writer (id, host, fence, tick, done, fenced)
     SELECT $1, $2, fence, 0, 0, false FROM taken RETURNING fence";
@@ -53,16 +53,31 @@ pub(super) async fn enlist(shared: &Shared) -> Result<Enlisted, LedgerError> {
 async fn closed(link: &Link, shared: &Shared) -> LedgerError {
     let at = shared.target.shown.clone();
     match schema::meta(link, &at).await {
-        Ok(meta) if meta.sealed => LedgerError::Sealed { at },
-        Ok(meta) if meta.doubted => doubted(at),
-        Ok(_) => LedgerError::Foreign { at, why: "it is another than it was".to_owned() },
+        Ok(meta) => match refuse_if_closed(&meta, &at) {
+            Err(error) => error,
+            Ok(()) => LedgerError::Foreign { at, why: "it is another than it was".to_owned() },
+        },
         Err(error) => error,
     }
 }
 
-/// The refusal of a ledger in which another host misses something.
-pub(super) fn doubted(at: String) -> LedgerError {
-    LedgerError::Behind { at, why: "a host of it was told that something is stored which it lacks".to_owned() }
+/// Refuses a ledger that lets nobody in.
+///
+/// # Errors
+/// `Sealed`; `Behind` when a host of it misses something; `Unavailable` while one is moved there.
+pub(super) fn refuse_if_closed(meta: &Meta, at: &str) -> Result<(), LedgerError> {
+    let at = at.to_owned();
+    if meta.sealed {
+        return Err(LedgerError::Sealed { at });
+    }
+    if meta.filling {
+        return Err(LedgerError::unavailable("a ledger is being moved there; ask for the move again to finish it"));
+    }
+    if meta.doubted {
+        let why = "a host of it was told that something is stored which it lacks".to_owned();
+        return Err(LedgerError::Behind { at, why });
+    }
+    Ok(())
 }
 
 /// Stops every host, after one of them found that the database lacks something: what the others know of is there,

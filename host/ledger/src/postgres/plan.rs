@@ -7,7 +7,7 @@ use crate::record::{Large, Location};
 use crate::{Append, Event, LedgerError, StreamId};
 
 /// Large bytes are kept in parts of this size: far below what any engine takes for one value.
-pub(super) const PART_BYTES: usize = 256 * 1024;
+const PART_BYTES: usize = 256 * 1024;
 
 /// What is in the table of heads about a stream.
 #[derive(Clone, Copy, Debug)]
@@ -115,9 +115,7 @@ impl Plan {
     }
 
     fn keep(&mut self, large: Large, id: [u8; 16]) -> Location {
-        for (number, body) in large.bytes.chunks(PART_BYTES).enumerate() {
-            self.parts.push(Part { id, number, body: body.to_vec() });
-        }
+        self.parts.extend(parts(id, &large.bytes));
         let [file, offset] = halves(id);
         Location { place: large.place, file, offset }
     }
@@ -140,8 +138,13 @@ impl Plan {
     }
 }
 
+/// Large bytes as they are stored.
+pub(super) fn parts(id: [u8; 16], bytes: &[u8]) -> impl Iterator<Item = Part> {
+    bytes.chunks(PART_BYTES).enumerate().map(move |(number, body)| Part { id, number, body: body.to_vec() })
+}
+
 /// The name of large bytes as a record keeps it.
-fn halves(id: [u8; 16]) -> [u64; 2] {
+pub(super) fn halves(id: [u8; 16]) -> [u64; 2] {
     let number = u128::from_be_bytes(id);
     [(number >> 64) as u64, number as u64]
 }

@@ -15,7 +15,7 @@ const STEPS: [&str; 1] = [
     // `one` holds the single row's key. `next_place` is where the next record that gets a place goes.
     "CREATE TABLE oncegate_meta (
         one SMALLINT PRIMARY KEY, format INT NOT NULL, id BYTEA NOT NULL, sealed BOOLEAN NOT NULL,
-        doubted BOOLEAN NOT NULL, next_fence BIGINT NOT NULL, next_place BIGINT NOT NULL);
+        doubted BOOLEAN NOT NULL, filling BOOLEAN NOT NULL, next_fence BIGINT NOT NULL, next_place BIGINT NOT NULL);
     CREATE TABLE oncegate_writer (
         id BYTEA PRIMARY KEY, host BYTEA NOT NULL, fence BIGINT NOT NULL, tick BIGINT NOT NULL, done BIGINT NOT NULL,
         fenced BOOLEAN NOT NULL, started TIMESTAMPTZ NOT NULL DEFAULT now(), seen TIMESTAMPTZ NOT NULL DEFAULT now());
@@ -42,6 +42,8 @@ pub(super) struct Meta {
     pub(super) sealed: bool,
     /// A host found that something is missing, and nobody has accepted that yet.
     pub(super) doubted: bool,
+    /// A ledger is being moved here.
+    pub(super) filling: bool,
 }
 
 /// Makes the tables and the first record, in one transaction.
@@ -49,8 +51,24 @@ pub(super) struct Meta {
 /// # Errors
 /// `Exists` when there are tables already.
 pub(super) async fn create(link: &Link, at: &str, id: [u8; 16], now: u64) -> Result<(), LedgerError> {
-    let sql = format!("{}\n{}", STEPS.concat(), first_rows(id, now)?);
-    match link.run_all(&sql).await {
+    make(link, at, &first_rows(id, now)?).await
+}
+
+/// Makes the tables for a ledger that is moved here, without its records and closed to hosts.
+///
+/// # Errors
+/// As [`create`].
+pub(super) async fn create_to_fill(link: &Link, at: &str, id: [u8; 16]) -> Result<(), LedgerError> {
+    let sql = format!(
+        "INSERT INTO oncegate_meta (one, format, id, sealed, doubted, filling, next_fence, next_place) \
+        VALUES (1, {FORMAT}, '\\x{}', false, false, true, 1, 1);",
+        hex(&id)
+    );
+    make(link, at, &sql).await
+}
+
+async fn make(link: &Link, at: &str, rows: &str) -> Result<(), LedgerError> {
+    match link.run_all(&format!("{}\n{rows}", STEPS.concat())).await {
         Ok(()) => Ok(()),
         Err(failure) if link::is_table_there(&failure) => Err(LedgerError::Exists { at: at.to_owned() }),
         // Two at once: one of them was first.
@@ -62,8 +80,8 @@ pub(super) async fn create(link: &Link, at: &str, id: [u8; 16], now: u64) -> Res
 fn first_rows(id: [u8; 16], now: u64) -> Result<String, LedgerError> {
     let first = Append::new(StreamId::ledger(), Expect::Version(0), Event::LedgerCreated { id, at: now });
     let mut sql = format!(
-        "INSERT INTO oncegate_meta (one, format, id, sealed, doubted, next_fence, next_place) \
-        VALUES (1, {FORMAT}, '\\x{}', false, false, 1, 2);",
+        "INSERT INTO oncegate_meta (one, format, id, sealed, doubted, filling, next_fence, next_place) \
+        VALUES (1, {FORMAT}, '\\x{}', false, false, false, 1, 2);",
         hex(&id)
     );
     for entry in commit::decide(&[first], 1, |_| Ok(None))? {
@@ -86,7 +104,8 @@ fn first_rows(id: [u8; 16], now: u64) -> Result<String, LedgerError> {
 /// `Missing`, `Foreign`, or `Newer`.
 pub(super) async fn meta(link: &Link, at: &str) -> Result<Meta, LedgerError> {
     let foreign = |why: &str| LedgerError::Foreign { at: at.to_owned(), why: why.to_owned() };
-    let rows = match link.run("SELECT format, id, sealed, doubted FROM oncegate_meta WHERE one = 1", &[]).await {
+    let rows = match link.run("SELECT format, id, sealed, doubted, filling FROM oncegate_meta WHERE one = 1", &[]).await
+    {
         Ok(rows) => rows,
         Err(failure) if link::is_no_table(&failure) => return Err(LedgerError::Missing { at: at.to_owned() }),
         Err(failure) => return Err(failure.of_reading()),
@@ -99,8 +118,9 @@ pub(super) async fn meta(link: &Link, at: &str) -> Result<Meta, LedgerError> {
     if format > FORMAT {
         return Err(LedgerError::Newer { at: at.to_owned(), why: format!("its tables have form {format}") });
     }
+    let filling = row.try_get(4).map_err(unread)?;
     let id = id.try_into().map_err(|_| foreign("its id is none"))?;
-    Ok(Meta { id, format, sealed, doubted })
+    Ok(Meta { id, format, sealed, doubted, filling })
 }
 
 /// Brings the tables to the newest form, one step a transaction.

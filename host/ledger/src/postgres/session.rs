@@ -48,6 +48,9 @@ const WRITE: &str = "WITH mine AS (
         RETURNING part)
     SELECT 1 / CASE WHEN (SELECT count(*) FROM mine) = 1 AND (SELECT count(*) FROM heads) = $17::bigint
         AND (SELECT count(*) FROM guards) = $18::bigint THEN 1 ELSE 0 END";
+/// Only large bytes, for a ledger that is moved.
+pub(super) const WRITE_PARTS: &str = "INSERT INTO oncegate_bytes (id, part, body)
+    SELECT id, part, body FROM unnest($1::bytea[], $2::int[], $3::bytea[]) AS new (id, part, body)";
 /// Takes the tick past a statement whose outcome is not known: it is committed already or never will be. That this
 /// is itself a commit matters: a standby that has it has that one too.
 const SETTLE: &str =

@@ -3,6 +3,7 @@
 mod cluster;
 mod faults;
 mod hosts;
+mod migrate;
 mod open;
 mod proxy;
 mod races;
