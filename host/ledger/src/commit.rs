@@ -129,7 +129,7 @@ fn condition(stream: StreamId, why: String) -> LedgerError {
 }
 
 /// A permit's balance never goes below nothing, whatever the append expected.
-fn balance(stream: StreamId, before: Option<u64>, event: &Event) -> Result<Option<u64>, LedgerError> {
+pub(crate) fn balance(stream: StreamId, before: Option<u64>, event: &Event) -> Result<Option<u64>, LedgerError> {
     match (event, before) {
         (Event::PermitGranted { amount, .. }, None) => Ok(Some(*amount)),
         (Event::PermitGranted { .. }, Some(_)) => Err(condition(stream, "it was granted before".to_owned())),

@@ -49,6 +49,12 @@ pub enum LedgerError {
         /// What is missing.
         why: String,
     },
+    /// Another host or an operator fenced this one. Nothing was stored; what it begins anew after reading again may be.
+    #[error("this host ({host}) was fenced: nothing was stored; read the stream again before deciding anything")]
+    Fenced {
+        /// Its name.
+        host: String,
+    },
     /// Written by a newer program.
     #[error("the ledger {at} was written by a newer program: {why}; use that version of oncegate")]
     Newer {

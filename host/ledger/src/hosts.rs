@@ -66,7 +66,15 @@ impl Hosts {
     /// # Errors
     /// When its lock file cannot be made.
     pub fn register(&self) -> Result<Host, LedgerError> {
-        let id: [u8; 16] = rand::random();
+        self.register_as(rand::random())
+    }
+
+    /// A new incarnation of this process under the name that the ledger fences it by
+    /// ([`crate::Ledger::incarnation`]).
+    ///
+    /// # Errors
+    /// As [`Hosts::register`].
+    pub fn register_as(&self, id: [u8; 16]) -> Result<Host, LedgerError> {
         let lock = match &self.directory {
             Some(directory) => Lock::File(lock_file(directory, id)?),
             None => {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
+use crate::postgres::{self, PostgresLedger};
 use crate::{Append, LedgerError, Record, StateTag, Stored, StreamId, memory::MemoryLedger, redb::RedbLedger};
 
 /// Most records or ids that one call returns, so that no read holds a snapshot for long.
@@ -74,6 +75,11 @@ pub trait Ledger: Send + Sync {
     /// Who and where this ledger is.
     fn identity(&self) -> LedgerIdentity;
 
+    /// The name that the back end fences this process by, where it does: what a dispatch gives as its host.
+    fn incarnation(&self) -> Option<[u8; 16]> {
+        None
+    }
+
     /// What keeps it private, where something does.
     fn private(&self) -> Option<&crate::private::PrivateLedger> {
         None
@@ -107,13 +113,14 @@ pub struct LedgerIdentity {
 }
 
 impl LedgerIdentity {
-    /// The path of a ledger that is a file.
+    /// The path that stands for the ledger on this machine: of its file, or of what lies beside one that is a
+    /// database.
     pub fn path(&self) -> Option<PathBuf> {
-        self.url.strip_prefix("redb:").map(PathBuf::from)
+        self.url.strip_prefix("redb:").map(PathBuf::from).or_else(|| postgres::beside(&self.url))
     }
 }
 
-/// Opens an existing ledger: `redb:PATH`, or `memory:` (always new).
+/// Opens an existing ledger: `redb:PATH`, `postgres://HOST/DATABASE?data=FOLDER`, or `memory:` (always new).
 ///
 /// # Errors
 /// `Missing`, `Empty`, `Foreign`, `Newer`, `Behind`, `Sealed`, `Damaged`, each meaning what it says;
@@ -122,6 +129,7 @@ pub async fn open(url: &str) -> Result<Arc<dyn Ledger>, LedgerError> {
     match parse(url)? {
         Place::Memory => Ok(Arc::new(MemoryLedger::new())),
         Place::Redb(path) => Ok(Arc::new(blocking(move || RedbLedger::open(&path)).await?)),
+        Place::Postgres => Ok(Arc::new(PostgresLedger::open(url).await?)),
     }
 }
 
@@ -133,6 +141,7 @@ pub async fn init(url: &str) -> Result<Arc<dyn Ledger>, LedgerError> {
     match parse(url)? {
         Place::Memory => Ok(Arc::new(MemoryLedger::new())),
         Place::Redb(path) => Ok(Arc::new(blocking(move || RedbLedger::init(&path, now_ms())).await?)),
+        Place::Postgres => Ok(Arc::new(PostgresLedger::init(url, now_ms()).await?)),
     }
 }
 
@@ -144,19 +153,27 @@ pub async fn open_for_reading(url: &str) -> Result<Arc<dyn Ledger>, LedgerError>
     match parse(url)? {
         Place::Memory => Ok(Arc::new(MemoryLedger::new())),
         Place::Redb(path) => Ok(Arc::new(blocking(move || RedbLedger::open_for_reading(&path)).await?)),
+        Place::Postgres => Ok(Arc::new(PostgresLedger::open_for_reading(url).await?)),
     }
 }
 
 enum Place {
     Memory,
     Redb(PathBuf),
+    Postgres,
 }
 
 fn parse(url: &str) -> Result<Place, LedgerError> {
     match url.split_once(':') {
         Some(("redb", path)) if !path.is_empty() => Ok(Place::Redb(PathBuf::from(path))),
         Some(("memory", "")) => Ok(Place::Memory),
-        _ => Err(LedgerError::Invalid { why: format!("{url:?} is not a ledger URL; use redb:PATH or memory:") }),
+        Some(("postgres" | "postgresql", _)) => Ok(Place::Postgres),
+        // What comes after the colon may hold a password.
+        kind => {
+            let kind = kind.map_or("it", |(kind, _)| kind);
+            let why = format!("{kind} is no kind of ledger URL; use redb:PATH, postgres://HOST/DATABASE or memory:");
+            Err(LedgerError::Invalid { why })
+        }
     }
 }
 

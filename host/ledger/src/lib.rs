@@ -2,7 +2,8 @@
 //!
 //! [`state`] says which event is legal next and what an identical call should hear; it does no I/O,
 //! knows no clock and draws no random number. [`Ledger`] is an append-only store of hash-chained
-//! streams with two back ends here: [`memory::MemoryLedger`] and [`redb::RedbLedger`]. [`Effects`]
+//! streams with three back ends here: [`memory::MemoryLedger`], [`redb::RedbLedger`] and
+//! [`postgres::PostgresLedger`]. [`Effects`]
 //! joins the two: it refuses to store an event that the state function does not allow.
 //!
 //! What holds, in order of importance: a second effect is never permitted, a receipt is never lost
@@ -29,6 +30,7 @@ pub mod hosts;
 pub mod ledger;
 pub mod memory;
 pub mod outside;
+pub mod postgres;
 pub mod private;
 pub mod redb;
 pub mod tasks;

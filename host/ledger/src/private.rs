@@ -351,6 +351,10 @@ impl Ledger for PrivateLedger {
         self.inner.identity()
     }
 
+    fn incarnation(&self) -> Option<[u8; 16]> {
+        self.inner.incarnation()
+    }
+
     fn private(&self) -> Option<&PrivateLedger> {
         Some(self)
     }

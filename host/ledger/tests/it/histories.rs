@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use crate::samples::*;
 
 #[derive(Clone, Debug)]
-enum Step {
+pub(crate) enum Step {
     Effect {
         key: u8,
         event: Event,
@@ -77,7 +77,7 @@ fn append() -> impl Strategy<Value = Append> {
     })
 }
 
-fn step() -> impl Strategy<Value = Step> {
+pub(crate) fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         8 => (0..3_u8, effect_event(), prop::bool::weighted(0.1))
             .prop_map(|(key, event, stale)| Step::Effect { key, event, stale }),
@@ -86,7 +86,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-async fn run(ledger: &Arc<dyn Ledger>, step: &Step) -> String {
+pub(crate) async fn run(ledger: &Arc<dyn Ledger>, step: &Step) -> String {
     match step {
         Step::Effect { key, event, stale } => {
             let effects = Effects::new(Arc::clone(ledger));
@@ -101,7 +101,7 @@ async fn run(ledger: &Arc<dyn Ledger>, step: &Step) -> String {
 }
 
 /// Everything that can be read, without where bytes lie and without what creation adds.
-async fn contents(ledger: &dyn Ledger) -> Vec<String> {
+pub(crate) async fn contents(ledger: &dyn Ledger) -> Vec<String> {
     let mut all = Vec::new();
     for mut record in ledger.scan(0, 1_000).await.unwrap() {
         if record.stream.kind == StreamKind::Ledger {

@@ -6,6 +6,7 @@ mod consequences;
 mod every_order;
 mod histories;
 mod open;
+mod postgres;
 mod private;
 mod processes;
 mod retention;

@@ -94,7 +94,7 @@ async fn a_tombstone_keeps_its_claims(ledger: Arc<dyn Ledger>) {
     assert_eq!(last, Event::ClaimReleased { effect: key, at: 2 });
 }
 
-async fn suite(ledger: Arc<dyn Ledger>) {
+pub(crate) async fn suite(ledger: Arc<dyn Ledger>) {
     a_tombstone_is_all_that_is_left(Arc::clone(&ledger)).await;
     a_tombstone_goes_on(Arc::clone(&ledger)).await;
     a_tombstone_keeps_its_claims(ledger).await;

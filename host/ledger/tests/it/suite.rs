@@ -153,7 +153,7 @@ async fn it_can_be_scanned_verified_and_exported(ledger: &dyn Ledger) {
     assert_eq!(end["checkpoint"]["digest"], report.checkpoint.digest);
 }
 
-async fn suite(ledger: Arc<dyn Ledger>) {
+pub(crate) async fn suite(ledger: Arc<dyn Ledger>) {
     appends_are_atomic_over_their_streams(&*ledger).await;
     streams_are_chained(&*ledger).await;
     a_permit_never_goes_below_nothing(&*ledger).await;
