@@ -1,6 +1,7 @@
 //! What a batch of appends does to the heads of its streams: the same for every back end.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use crate::record::{self, Location, Reader, Row, Sealed};
 use crate::{Append, Event, Expect, INLINE_BYTES_MAX, LedgerError, StateTag, StreamId};
@@ -32,7 +33,7 @@ impl Head {
     }
 
     pub(crate) fn decode(stream: StreamId, stored: &[u8]) -> Result<Head, LedgerError> {
-        let mut from = Reader(record::guarded(&format!("the head of {stream}"), stored)?);
+        let mut from = Reader(record::guarded(format_args!("the head of {stream}"), stored)?);
         let newer = |why: &str| LedgerError::Newer { at: format!("the head of {stream}"), why: why.to_owned() };
         if from.array::<1>()?[0] != LAYOUT {
             return Err(newer("its layout"));
@@ -50,17 +51,83 @@ impl Head {
     }
 }
 
+/// One append with all that does not depend on the heads of streams done: encoded by its caller, not by
+/// the one thread that commits.
+pub(crate) struct Prepared {
+    pub(crate) stream: StreamId,
+    expect: Expect,
+    state: Option<StateTag>,
+    pub(crate) marks: bool,
+    pub(crate) seals: bool,
+    change: Change,
+    pub(crate) sealed: Option<Arc<Sealed>>,
+}
+
+/// What an event does to the balance of its stream.
+enum Change {
+    Granted(u64),
+    Reserved(u64),
+    Released(u64),
+    Revoked,
+    None,
+}
+
+impl Change {
+    fn of(event: &Event) -> Change {
+        match event {
+            Event::PermitGranted { amount, .. } => Change::Granted(*amount),
+            Event::PermitReserved { amount, .. } => Change::Reserved(*amount),
+            Event::PermitReleased { amount, .. } => Change::Released(*amount),
+            Event::PermitRevoked { .. } => Change::Revoked,
+            _ => Change::None,
+        }
+    }
+}
+
+/// What a stream's balance is after this event.
+pub(crate) fn balance_after(
+    stream: StreamId,
+    before: Option<u64>,
+    event: &Event,
+) -> Result<Option<u64>, LedgerError> {
+    balance(stream, before, &Change::of(event))
+}
+
+impl Prepared {
+    /// # Errors
+    /// `Invalid`: the event cannot be stored.
+    pub(crate) fn new(append: Append) -> Result<Prepared, LedgerError> {
+        let change = append.event.as_ref().map_or(Change::None, Change::of);
+        Ok(Prepared {
+            stream: append.stream,
+            expect: append.expect,
+            state: append.state,
+            marks: append.marks_head,
+            seals: matches!(append.event, Some(Event::LedgerSealed { .. })),
+            change,
+            sealed: append.event.map(|event| record::seal(event, INLINE_BYTES_MAX)).transpose()?.map(Arc::new),
+        })
+    }
+
+    /// About how much is stored of it.
+    pub(crate) fn len(&self) -> u64 {
+        let large = |sealed: &Sealed| sealed.large.iter().map(|large| large.bytes.len()).sum::<usize>();
+        self.sealed.as_ref().map_or(0, |sealed| (sealed.bytes.len() + large(sealed)) as u64)
+    }
+}
+
 /// One accepted append, ready to be stored.
 pub(crate) struct Entry {
     pub(crate) stream: StreamId,
     pub(crate) before: Option<Head>,
     pub(crate) after: Head,
-    pub(crate) sealed: Sealed,
+    pub(crate) marks: bool,
+    pub(crate) sealed: Arc<Sealed>,
 }
 
 impl Entry {
-    /// The stored record, once it is known where its large bytes lie.
-    pub(crate) fn row(&self, nonce: Option<[u8; 16]>, mut locations: Vec<Location>) -> Row {
+    /// The stored record, once it is known where its large bytes lie, without its event.
+    fn front(&self, nonce: Option<[u8; 16]>, mut locations: Vec<Location>) -> Row {
         locations.extend(&self.sealed.kept);
         Row {
             seq: self.after.seq,
@@ -69,10 +136,23 @@ impl Entry {
             version: self.after.version,
             previous: self.before.map_or([0; 32], |head| head.digest),
             digest: self.after.digest,
+            state: self.after.state,
+            balance: self.after.balance,
+            marks: self.marks,
             nonce,
             locations,
-            event: self.sealed.bytes.clone(),
+            event: Vec::new(),
         }
+    }
+
+    /// The stored record, once it is known where its large bytes lie.
+    pub(crate) fn row(&self, nonce: Option<[u8; 16]>, locations: Vec<Location>) -> Row {
+        Row { event: self.sealed.bytes.clone(), ..self.front(nonce, locations) }
+    }
+
+    /// Its stored form.
+    pub(crate) fn encode(&self, nonce: Option<[u8; 16]>, locations: Vec<Location>) -> Vec<u8> {
+        self.front(nonce, locations).encode_with(&self.sealed.bytes)
     }
 }
 
@@ -81,10 +161,20 @@ impl Entry {
 pub(crate) fn decide(
     batch: &[Append],
     next_seq: u64,
+    head: impl FnMut(StreamId) -> Result<Option<Head>, LedgerError>,
+) -> Result<Vec<Entry>, LedgerError> {
+    let batch: Vec<Prepared> = batch.iter().cloned().map(Prepared::new).collect::<Result<_, _>>()?;
+    decide_prepared(&batch, next_seq, head)
+}
+
+/// As [`decide`], of what its callers prepared.
+pub(crate) fn decide_prepared(
+    batch: &[Prepared],
+    next_seq: u64,
     mut head: impl FnMut(StreamId) -> Result<Option<Head>, LedgerError>,
 ) -> Result<Vec<Entry>, LedgerError> {
+    let mut entries: Vec<Entry> = Vec::with_capacity(batch.len());
     let mut heads: HashMap<StreamId, Head> = HashMap::new();
-    let mut entries = Vec::with_capacity(batch.len());
     for append in batch {
         let stream = append.stream;
         let before = match heads.get(&stream) {
@@ -92,9 +182,8 @@ pub(crate) fn decide(
             None => head(stream)?,
         };
         check(append, before.as_ref())?;
-        let Some(event) = &append.event else { continue };
+        let Some(sealed) = &append.sealed else { continue };
         let seq = next_seq + entries.len() as u64;
-        let sealed = record::seal(event, INLINE_BYTES_MAX)?;
         let version = before.map_or(0, |head| head.version) + 1;
         let previous = before.map_or([0; 32], |head| head.digest);
         let after = Head {
@@ -102,15 +191,15 @@ pub(crate) fn decide(
             seq,
             digest: record::digest(stream, version, &previous, &sealed.bytes),
             state: append.state.or(before.and_then(|head| head.state)),
-            balance: balance(stream, before.and_then(|head| head.balance), event)?,
+            balance: balance(stream, before.and_then(|head| head.balance), &append.change)?,
         };
         heads.insert(stream, after);
-        entries.push(Entry { stream, before, after, sealed });
+        entries.push(Entry { stream, before, after, marks: append.marks, sealed: Arc::clone(sealed) });
     }
     Ok(entries)
 }
 
-fn check(append: &Append, head: Option<&Head>) -> Result<(), LedgerError> {
+fn check(append: &Prepared, head: Option<&Head>) -> Result<(), LedgerError> {
     let found = head.map_or(0, |head| head.version);
     match append.expect {
         Expect::Any => Ok(()),
@@ -129,17 +218,17 @@ fn condition(stream: StreamId, why: String) -> LedgerError {
 }
 
 /// A permit's balance never goes below nothing, whatever the append expected.
-pub(crate) fn balance(stream: StreamId, before: Option<u64>, event: &Event) -> Result<Option<u64>, LedgerError> {
-    match (event, before) {
-        (Event::PermitGranted { amount, .. }, None) => Ok(Some(*amount)),
-        (Event::PermitGranted { .. }, Some(_)) => Err(condition(stream, "it was granted before".to_owned())),
-        (Event::PermitReserved { amount, .. }, Some(left)) => match left.checked_sub(*amount) {
+fn balance(stream: StreamId, before: Option<u64>, change: &Change) -> Result<Option<u64>, LedgerError> {
+    match (change, before) {
+        (Change::Granted(amount), None) => Ok(Some(*amount)),
+        (Change::Granted(_), Some(_)) => Err(condition(stream, "it was granted before".to_owned())),
+        (Change::Reserved(amount), Some(left)) => match left.checked_sub(*amount) {
             Some(left) => Ok(Some(left)),
             None => Err(condition(stream, format!("{left} left, {amount} needed"))),
         },
-        (Event::PermitReserved { .. }, None) => Err(condition(stream, "it was never granted".to_owned())),
-        (Event::PermitReleased { amount, .. }, Some(left)) => Ok(Some(left.saturating_add(*amount))),
-        (Event::PermitRevoked { .. }, Some(_)) => Ok(Some(0)),
-        (_, before) => Ok(before),
+        (Change::Reserved(_), None) => Err(condition(stream, "it was never granted".to_owned())),
+        (Change::Released(amount), Some(left)) => Ok(Some(left.saturating_add(*amount))),
+        (Change::Revoked, Some(_)) => Ok(Some(0)),
+        (Change::Released(_) | Change::Revoked | Change::None, before) => Ok(before),
     }
 }

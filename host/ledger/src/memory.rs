@@ -46,12 +46,11 @@ impl State {
         let next_seq = self.records.last_key_value().map_or(1, |(seq, _)| seq + 1);
         let entries = commit::decide(batch, next_seq, |stream| Ok(self.streams.get(&stream).map(|(head, _)| *head)))?;
         let mut stored = Vec::with_capacity(entries.len());
-        for mut entry in entries {
-            let large = std::mem::take(&mut entry.sealed.large);
-            let mut locations = Vec::with_capacity(large.len());
-            for large in large {
+        for entry in entries {
+            let mut locations = Vec::with_capacity(entry.sealed.large.len());
+            for large in &entry.sealed.large {
                 locations.push(Location { place: large.place, file: self.segments.len() as u64, offset: 0 });
-                self.segments.push(Some(large.bytes));
+                self.segments.push(Some(large.bytes.clone()));
             }
             let record = entry.row(None, locations).into_record()?;
             stored.push((entry, record));

@@ -12,7 +12,21 @@ pub fn write_record(record: &Record) -> Vec<u8> {
     let (stream, version, previous) = (record.stream, record.version, record.previous);
     let digest = record::digest(stream, version, &previous, &record.sealed);
     let (locations, event) = (Vec::new(), record.sealed.clone());
-    Row { seq: record.seq, previous_seq: 0, stream, version, previous, digest, nonce: None, locations, event }.encode()
+    Row {
+        seq: record.seq,
+        previous_seq: 0,
+        stream,
+        version,
+        previous,
+        digest,
+        state: None,
+        balance: None,
+        marks: false,
+        nonce: None,
+        locations,
+        event,
+    }
+    .encode()
 }
 
 /// Reads a stored record that is expected at `seq`, as a ledger reads it.
@@ -32,7 +46,7 @@ mod tests {
     #[test]
     fn a_record_is_read_as_it_was_written_and_no_bit_of_it_can_differ() {
         let event = Event::LedgerCreated { id: [7; 16], at: 1 };
-        let sealed = record::seal(&event, 64).unwrap().bytes;
+        let sealed = record::seal(event.clone(), 64).unwrap().bytes;
         let record = Record {
             seq: 3,
             stream: StreamId::ledger(),

@@ -8,7 +8,9 @@ mod client;
 mod committer;
 mod files;
 mod forget;
+mod index;
 mod marker;
+mod marks;
 mod owner;
 mod protocol;
 mod reads;
@@ -21,6 +23,8 @@ mod sweep;
 mod crash_tests;
 #[cfg(test)]
 mod damage_tests;
+#[cfg(test)]
+mod format_tests;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -30,6 +34,7 @@ use rand::random;
 
 use crate::{Append, Event, Expect, Ledger, LedgerError, LedgerIdentity, Record, Role, StateTag, Stored, StreamId};
 use client::Client;
+use committer::Hurry;
 pub use files::everybody_can_change;
 pub(crate) use files::{beside, parent, private_directory, private_file, sync_directory};
 use owner::{Owner, Ownership};
@@ -38,7 +43,9 @@ pub use protocol::{repeat_reply, repeat_request};
 use reads::Reads;
 
 /// Version of everything this back end writes.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
+/// The version before, which is brought up to this one, in one commit, by the process that comes to own it.
+const FORMAT_BEFORE: u32 = 1;
 
 /// A ledger in a redb file. The first process that opens it owns it; others become its clients, and
 /// one of them takes over when the owner is gone.
@@ -174,7 +181,13 @@ impl RedbLedger {
         loop {
             request = match (self.handle(), request) {
                 (Handle::Owner(queue, _), Request::Append { batch, .. }) => {
-                    return queue.append(batch).await.map(Reply::Versions);
+                    return queue.append(batch, Hurry::Now).await.map(Reply::Versions);
+                }
+                (Handle::Owner(_, reads), Request::Marked) => {
+                    let (reply, outcome) = tokio::sync::oneshot::channel();
+                    reads.when_marked(Box::new(move |marked| drop(reply.send(marked))));
+                    let closed = || Err(LedgerError::unavailable("it was closed"));
+                    return outcome.await.unwrap_or_else(|_| closed()).map(|()| Reply::Marked);
                 }
                 (Handle::Owner(queue, _), Request::Forget { streams }) => {
                     let (reply, outcome) = tokio::sync::oneshot::channel();
@@ -182,7 +195,9 @@ impl RedbLedger {
                     let closed = || Err(LedgerError::unavailable("it was closed"));
                     return outcome.await.unwrap_or_else(|_| closed()).map(Reply::Forgot);
                 }
-                (Handle::Reader(_, why), Request::Append { .. } | Request::Forget { .. }) => return Err(why),
+                (Handle::Reader(_, why), Request::Append { .. } | Request::Forget { .. } | Request::Marked) => {
+                    return Err(why);
+                }
                 (Handle::Owner(_, reads) | Handle::Reader(reads, _), question) => {
                     return reads.answer(&question);
                 }
@@ -227,6 +242,21 @@ impl Ledger for RedbLedger {
     async fn append(&self, batch: Vec<Append>) -> Result<Vec<u64>, LedgerError> {
         match self.ask(Request::Append { batch, nonce: random(), again: false }).await? {
             Reply::Versions(versions) => Ok(versions),
+            _ => unexpected(),
+        }
+    }
+
+    /// Another process owns it: then this is an append like any other.
+    async fn append_unhurried(&self, batch: Vec<Append>) -> Result<Vec<u64>, LedgerError> {
+        match self.handle() {
+            Handle::Owner(queue, _) => queue.append(batch, Hurry::Soon).await,
+            Handle::Client(_) | Handle::Reader(..) => self.append(batch).await,
+        }
+    }
+
+    async fn marked(&self) -> Result<(), LedgerError> {
+        match self.ask(Request::Marked).await? {
+            Reply::Marked => Ok(()),
             _ => unexpected(),
         }
     }

@@ -229,8 +229,9 @@ pub struct Append {
     pub event: Option<Event>,
     /// What [`crate::Ledger::list`] finds the stream under afterwards; `None` leaves it as it was.
     pub state: Option<StateTag>,
-    /// The mark outside the ledger must be moved before the append returns: for dispatches, whose
-    /// loss together with a rolled-back ledger would be a second effect.
+    /// The mark outside the ledger must name it before anything is done about it: for dispatches, whose loss
+    /// together with a rolled-back ledger would be a second effect. The append returns when it is durable, and
+    /// [`crate::Ledger::marked`] when it is named.
     pub marks_head: bool,
 }
 

@@ -174,7 +174,10 @@ impl Copy<'_> {
             }
         }
         let Record { seq, stream, version, digest, previous, sealed, .. } = record;
-        Ok(Row { seq, previous_seq: 0, stream, version, previous, digest, nonce: None, locations, event: sealed })
+        // Heads have a table of their own here, and marks lie on the machines.
+        let (state, balance, marks, nonce) = (None, None, false, None);
+        let event = sealed;
+        Ok(Row { seq, previous_seq: 0, stream, version, previous, digest, state, balance, marks, nonce, locations, event })
     }
 
     /// Large bytes first: without the records that name them they are dead, and nothing else.
@@ -237,6 +240,6 @@ impl Copy<'_> {
             return Ok(None);
         }
         let records = self.from.read(stream).await?;
-        records.iter().try_fold(None, |before, record| commit::balance(stream, before, &record.event))
+        records.iter().try_fold(None, |before, record| commit::balance_after(stream, before, &record.event))
     }
 }

@@ -102,10 +102,9 @@ impl Plan {
         self.seals |= batch.iter().any(|append| matches!(append.event, Some(Event::LedgerSealed { .. })));
         self.asked.extend(batch.iter().map(|append| append.stream));
         let versions = entries.iter().map(|entry| entry.after.version).collect();
-        for mut entry in entries {
-            let large = std::mem::take(&mut entry.sealed.large);
-            let locations = large.into_iter().map(|large| self.keep(large, draw())).collect();
-            let body = entry.row(None, locations).encode();
+        for entry in entries {
+            let locations = entry.sealed.large.iter().map(|large| self.keep(large, draw())).collect();
+            let body = entry.encode(None, locations);
             let (stream, version, moment) = (entry.stream, entry.after.version, entry.after.seq);
             self.records.push(NewRecord { stream, version, moment, body });
             let based = heads.get(&stream).map_or(0, |known| known.version);
@@ -114,7 +113,7 @@ impl Plan {
         versions
     }
 
-    fn keep(&mut self, large: Large, id: [u8; 16]) -> Location {
+    fn keep(&mut self, large: &Large, id: [u8; 16]) -> Location {
         self.parts.extend(parts(id, &large.bytes));
         let [file, offset] = halves(id);
         Location { place: large.place, file, offset }

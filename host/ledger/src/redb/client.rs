@@ -330,10 +330,13 @@ fn answer_here(
     reply: oneshot::Sender<Answer>,
 ) {
     match request {
-        Request::Append { batch, nonce, again } => queue.submit(
-            Op { batch, nonce: Some(nonce), again },
-            Box::new(move |outcome| drop(reply.send(outcome.map(Reply::Versions)))),
-        ),
+        Request::Append { batch, nonce, again } => match Op::new(batch, Some(nonce), again) {
+            Ok(op) => queue.submit(op, Box::new(move |outcome| drop(reply.send(outcome.map(Reply::Versions))))),
+            Err(error) => drop(reply.send(Err(error))),
+        },
+        Request::Marked => {
+            reads.when_marked(Box::new(move |outcome| drop(reply.send(outcome.map(|()| Reply::Marked)))));
+        }
         Request::Forget { streams } => {
             queue.forget(streams, Box::new(move |outcome| drop(reply.send(outcome.map(Reply::Forgot)))));
         }

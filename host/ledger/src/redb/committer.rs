@@ -11,7 +11,8 @@ use tokio::sync::oneshot;
 use super::protocol::Forgot;
 use super::reads::Reads;
 use super::store::{Op, Place, Store};
-use crate::{Append, Event, LedgerError, StreamId};
+use crate::commit::Prepared;
+use crate::{Append, LedgerError, StreamId};
 
 /// Most appends in one commit.
 const GROUP_OPS_MAX: usize = 512;
@@ -20,14 +21,26 @@ const GROUP_BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// How long a group waits for callers that were in the last one: without it the first to arrive
 /// commits alone and the others form a second convoy.
 const LINGER: Duration = Duration::from_micros(50);
+/// How long what nobody waits for is held back for others to share its commit: far less than anybody who reads
+/// it afterwards would notice, far more than a busy ledger needs.
+const UNHURRIED_MAX: Duration = Duration::from_millis(5);
 /// How often a ledger that cannot be opened again is tried.
 const REOPEN_EVERY: Duration = Duration::from_millis(500);
 
 type Reply = Box<dyn FnOnce(Result<Vec<u64>, LedgerError>) + Send>;
 type ForgotReply = Box<dyn FnOnce(Result<Forgot, LedgerError>) + Send>;
 
+/// Whether somebody waits for an append.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hurry {
+    /// A commit begins as soon as it can.
+    Now,
+    /// It shares the commit of what comes next, within [`UNHURRIED_MAX`].
+    Soon,
+}
+
 enum Message {
-    Append(Op, Reply),
+    Append(Op, Reply, Hurry),
     Forget(Vec<StreamId>, ForgotReply),
     Stop,
 }
@@ -39,16 +52,19 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    pub(super) async fn append(&self, batch: Vec<Append>) -> Result<Vec<u64>, LedgerError> {
+    pub(super) async fn append(&self, batch: Vec<Append>, hurry: Hurry) -> Result<Vec<u64>, LedgerError> {
+        let op = Op::new(batch, None, false)?;
         let (reply, outcome) = oneshot::channel();
-        let op = Op { batch, nonce: None, again: false };
-        self.submit(op, Box::new(move |result| drop(reply.send(result))));
+        self.send(Message::Append(op, Box::new(move |result| drop(reply.send(result))), hurry));
         outcome.await.unwrap_or_else(|_| Err(closed()))
     }
 
     pub(super) fn submit(&self, op: Op, reply: Reply) {
-        if let Err(std::sync::mpsc::SendError(Message::Append(_, reply))) = self.sender.send(Message::Append(op, reply))
-        {
+        self.send(Message::Append(op, reply, Hurry::Now));
+    }
+
+    fn send(&self, message: Message) {
+        if let Err(std::sync::mpsc::SendError(Message::Append(_, reply, _))) = self.sender.send(message) {
             reply(Err(closed()));
         }
     }
@@ -103,7 +119,7 @@ impl Committer {
         loop {
             let mut group = Group::default();
             match self.next(receiver) {
-                Some(Message::Append(op, reply)) => group.add(op, reply),
+                Some(Message::Append(op, reply, hurry)) => group.add(op, reply, hurry),
                 Some(Message::Forget(streams, reply)) => {
                     self.forget(&streams, reply);
                     continue;
@@ -111,7 +127,7 @@ impl Committer {
                 Some(Message::Stop) | None => return,
             }
             let next = group.fill(receiver, self.last_group);
-            self.last_group = group.ops.len();
+            self.last_group = group.hurried;
             self.commit(group);
             match next {
                 Some(Message::Forget(streams, reply)) => self.forget(&streams, reply),
@@ -186,7 +202,7 @@ impl Committer {
         self.store = Store::open(&self.place);
         match &self.store {
             Ok(store) => {
-                self.reads.reopened(store.database());
+                self.reads.reopened(store.opened());
                 self.incarnation.fetch_add(1, Ordering::Relaxed);
             }
             // Tried twice a second: said once.
@@ -210,32 +226,84 @@ struct Group {
     ops: Vec<Op>,
     replies: Vec<Reply>,
     bytes: u64,
+    /// How many of them somebody waits for.
+    hurried: usize,
 }
 
 impl Group {
-    fn add(&mut self, mut op: Op, reply: Reply) {
-        let places = op.batch.iter_mut().filter_map(|append| append.event.as_mut()).flat_map(Event::stored_mut);
-        self.bytes += places.map(|bytes| bytes.len()).sum::<u64>();
+    fn add(&mut self, op: Op, reply: Reply, hurry: Hurry) {
+        self.bytes += op.batch.iter().map(Prepared::len).sum::<u64>();
+        self.hurried += usize::from(hurry == Hurry::Now);
         self.ops.push(op);
         self.replies.push(reply);
     }
 
-    /// Takes what waits, and lingers while fewer than the last group are in. Gives what comes after it
-    /// and is no append.
+    /// Takes what waits, and lingers while fewer than the last group are in, or while nobody waits for any of
+    /// it. Gives what comes after it and is no append.
     fn fill(&mut self, receiver: &Receiver<Message>, expected: usize) -> Option<Message> {
-        let until = Instant::now() + LINGER;
+        let began = Instant::now();
+        let mut hurried_since = (self.hurried > 0).then_some(began);
         while self.ops.len() < GROUP_OPS_MAX && self.bytes < GROUP_BYTES_MAX {
-            let message = if self.ops.len() < expected {
-                receiver.recv_timeout(until.saturating_duration_since(Instant::now()))
-            } else {
-                receiver.try_recv().map_err(|_| RecvTimeoutError::Timeout)
+            let until = match hurried_since {
+                None => Some(began + UNHURRIED_MAX),
+                Some(since) if self.hurried < expected => Some(since + LINGER),
+                Some(_) => None,
+            };
+            let message = match until {
+                Some(until) => receiver.recv_timeout(until.saturating_duration_since(Instant::now())),
+                None => receiver.try_recv().map_err(|_| RecvTimeoutError::Timeout),
             };
             match message {
-                Ok(Message::Append(op, reply)) => self.add(op, reply),
+                Ok(Message::Append(op, reply, hurry)) => {
+                    self.add(op, reply, hurry);
+                    if hurried_since.is_none() && hurry == Hurry::Now {
+                        hurried_since = Some(Instant::now());
+                    }
+                }
                 Ok(other) => return Some(other),
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return None,
             }
         }
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(hurry: Hurry) -> Message {
+        Message::Append(Op::new(Vec::new(), None, false).unwrap(), Box::new(drop), hurry)
+    }
+
+    fn first(hurry: Hurry) -> Group {
+        let mut group = Group::default();
+        let Message::Append(op, reply, hurry) = message(hurry) else { unreachable!() };
+        group.add(op, reply, hurry);
+        group
+    }
+
+    #[test]
+    fn what_nobody_waits_for_shares_the_next_commit() {
+        let (sender, receiver) = channel();
+        let mut group = first(Hurry::Soon);
+        let later = std::thread::spawn(move || {
+            sender.send(message(Hurry::Soon)).unwrap();
+            sender.send(message(Hurry::Now)).unwrap();
+            sender
+        });
+        assert!(group.fill(&receiver, 1).is_none());
+        assert_eq!((group.ops.len(), group.hurried), (3, 1));
+        drop(later.join().unwrap());
+    }
+
+    #[test]
+    fn what_nobody_waits_for_is_committed_when_nothing_comes_and_at_the_end() {
+        let (sender, receiver) = channel();
+        let mut group = first(Hurry::Soon);
+        assert!(group.fill(&receiver, 1).is_none());
+        assert_eq!((group.ops.len(), group.hurried), (1, 0));
+        sender.send(Message::Stop).unwrap();
+        assert!(matches!(first(Hurry::Soon).fill(&receiver, 1), Some(Message::Stop)));
     }
 }

@@ -17,6 +17,7 @@ use disk::{Disk, Image, Kind, Simulated};
 use rand::{SeedableRng, rngs::SmallRng};
 use redb::{ConcurrencyMode, Database};
 
+use super::committer::Hurry;
 use super::marker::Marker;
 use super::segments::Segments;
 use super::store::{Op, Place, Store, write_first};
@@ -62,10 +63,14 @@ fn life(key: u8) -> [Event; LIFE] {
 }
 
 fn op(append: Append) -> Op {
+    Op::new(batch(append), None, false).unwrap()
+}
+
+fn batch(append: Append) -> Vec<Append> {
     let key = append.stream.id[0];
     let lookup = StreamId { kind: crate::StreamKind::Lookup, id: [key; 32] };
     let also = Append::new(lookup, Expect::Any, Event::LookupResolved { effect: [key; 32] });
-    Op { batch: vec![append, also], nonce: None, again: false }
+    vec![append, also]
 }
 
 /// Lives every effect, two in each commit; returns how far each was acknowledged.
@@ -313,7 +318,7 @@ fn stop_while_forgetting(stop_at: u32, random: &mut SmallRng, wrong: &mut Vec<St
         let row = crate::state::fold(life(key).iter()).unwrap().unwrap();
         let tombstone = Event::Pruned(Box::new(row.to_tombstone(5_000).unwrap()));
         let append = effects::step([key; 32], Some(&row), tombstone).unwrap().0;
-        store.commit(&[Op { batch: vec![append], nonce: None, again: false }]).unwrap()[0].clone().unwrap();
+        store.commit(&[Op::new(vec![append], None, false).unwrap()]).unwrap()[0].clone().unwrap();
     }
     {
         let mut disk = disk.lock().unwrap();
@@ -349,17 +354,17 @@ fn a_failed_commit_is_unknown_and_the_next_incarnation_reads_the_truth() {
     let disk = Arc::new(Mutex::new(Disk::from(created(directory.path()))));
     let at = place(&disk, directory.path());
     let store = Store::open(&at).unwrap();
-    let reads = Arc::new(super::reads::Reads::new(store.database(), at.segments.clone()));
+    let reads = Arc::new(super::reads::Reads::of(store.opened(), at.segments.clone()));
     let incarnation = Arc::new(std::sync::atomic::AtomicU64::new(0));
     let (queue, thread) = super::committer::start(store, at, Arc::clone(&reads), Arc::clone(&incarnation)).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let dispatch = |key: u8| op(effects::step([key; 32], None, dispatched(1, 0)).unwrap().0).batch;
-    runtime.block_on(queue.append(dispatch(1))).unwrap();
+    let dispatch = |key: u8| batch(effects::step([key; 32], None, dispatched(1, 0)).unwrap().0);
+    runtime.block_on(queue.append(dispatch(1), Hurry::Now)).unwrap();
     {
         let mut disk = disk.lock().unwrap();
         disk.stop_at = Some(disk.syncs + 1);
     }
-    let failed = runtime.block_on(queue.append(dispatch(2)));
+    let failed = runtime.block_on(queue.append(dispatch(2), Hurry::Now));
     assert!(matches!(failed, Err(LedgerError::Unavailable { .. })), "{failed:?}");
     // Nothing is assumed while it cannot be opened.
     let read = || reads.answer(&super::protocol::Request::Read { stream: StreamId::effect([1; 32]) });
@@ -369,7 +374,7 @@ fn a_failed_commit_is_unknown_and_the_next_incarnation_reads_the_truth() {
         (disk.stop_at, disk.stopped) = (None, false);
     }
     std::thread::sleep(std::time::Duration::from_millis(600));
-    runtime.block_on(queue.append(dispatch(3))).unwrap();
+    runtime.block_on(queue.append(dispatch(3), Hurry::Now)).unwrap();
     assert!(matches!(read(), Ok(super::protocol::Reply::Records(records)) if records.len() == 1));
     assert_eq!(incarnation.load(std::sync::atomic::Ordering::Relaxed), 1);
     queue.stop();
@@ -384,15 +389,15 @@ fn a_ledger_that_a_failure_closed_opens_again_by_itself() {
     let disk = Arc::new(Mutex::new(Disk::from(created(directory.path()))));
     let at = place(&disk, directory.path());
     let store = Store::open(&at).unwrap();
-    let reads = Arc::new(super::reads::Reads::new(store.database(), at.segments.clone()));
+    let reads = Arc::new(super::reads::Reads::of(store.opened(), at.segments.clone()));
     let (queue, thread) = super::committer::start(store, at, Arc::clone(&reads), Arc::default()).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let dispatch = |key: u8| op(effects::step([key; 32], None, dispatched(1, 0)).unwrap().0).batch;
+    let dispatch = |key: u8| batch(effects::step([key; 32], None, dispatched(1, 0)).unwrap().0);
     {
         let mut disk = disk.lock().unwrap();
         disk.stop_at = Some(disk.syncs + 1);
     }
-    assert!(runtime.block_on(queue.append(dispatch(1))).is_err());
+    assert!(runtime.block_on(queue.append(dispatch(1), Hurry::Now)).is_err());
     let read = || reads.answer(&super::protocol::Request::Read { stream: StreamId::effect([1; 32]) });
     assert!(matches!(read(), Err(LedgerError::Unavailable { .. })));
     {
@@ -431,10 +436,8 @@ fn an_append_that_is_asked_again_is_stored_once() {
     let directory = tempfile::tempdir().unwrap();
     let disk = Arc::new(Mutex::new(Disk::from(created(directory.path()))));
     let at = place(&disk, directory.path());
-    let again = |again| Op {
-        batch: op(effects::step([1; 32], None, dispatched(1, 0)).unwrap().0).batch,
-        nonce: Some([7; 16]),
-        again,
+    let again = |again| {
+        Op::new(batch(effects::step([1; 32], None, dispatched(1, 0)).unwrap().0), Some([7; 16]), again).unwrap()
     };
     let mut store = Store::open(&at).unwrap();
     for _ in 0..2 {

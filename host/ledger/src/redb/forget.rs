@@ -2,10 +2,11 @@
 //!
 //! The tombstone is durable before this begins, and the head marker never names a record that goes.
 
-use super::marker::Mark;
+use super::index::{Known, Tables};
 use super::protocol::Forgot;
 use super::reads::{self, storage, undamaged};
-use super::store::{Store, Tables};
+use super::store::Store;
+use crate::commit::Head;
 use crate::record::{self, Row};
 use crate::{LedgerError, StreamId};
 
@@ -36,26 +37,33 @@ impl Store {
         {
             let mut tables = Tables::open(&transaction)?;
             for stream in streams {
-                tables.cut(*stream, &mut cut)?;
+                if let Some(head) = self.head(&tables, *stream)? {
+                    tables.cut(*stream, &head, &mut cut)?;
+                }
             }
         }
         let Some((seq, digest)) = cut.latest else {
             transaction.abort().map_err(storage)?;
             return Ok(0);
         };
-        if self.marker.seq() < seq {
-            self.marker.write(Mark { ledger: self.id(), seq, digest })?;
+        // Durable since it was appended. Whatever the marker names from then on comes later.
+        self.marks().wait()?;
+        if self.marks().named() < seq {
+            self.mark(seq, digest);
+            self.marks().wait()?;
         }
+        let known = Known { forgotten: self.known.forgotten + cut.records, ..self.known };
+        known.write(&transaction)?;
         transaction.commit().map_err(storage)?;
+        self.known = known;
         Ok(cut.records)
     }
 }
 
 impl Tables<'_> {
-    fn cut(&mut self, stream: StreamId, cut: &mut Cut) -> Result<(), LedgerError> {
-        let Some(head) = reads::head(&self.heads, stream)? else { return Ok(()) };
+    fn cut(&mut self, stream: StreamId, head: &Head, cut: &mut Cut) -> Result<(), LedgerError> {
         let mut rows: Vec<Row> = Vec::new();
-        reads::walk_back(&self.records, stream, &head, |row| {
+        reads::walk_back(&self.records, stream, head, |row| {
             rows.push(row);
             true
         })?;

@@ -30,8 +30,6 @@ pub(super) struct Marker {
     file: File,
     path: PathBuf,
     count: u64,
-    /// The record that it names; 0 where it names none.
-    seq: u64,
 }
 
 pub(super) fn path(ledger: &Path) -> PathBuf {
@@ -50,12 +48,7 @@ impl Marker {
         let newest = (0..2).filter_map(|slot| read_slot(&file, slot)).max_by_key(|(count, _)| *count);
         let count = newest.map_or(0, |(count, _)| count);
         let mark = newest.map(|(_, mark)| mark);
-        Ok((Marker { file, path: path.to_owned(), count, seq: mark.map_or(0, |mark| mark.seq) }, mark))
-    }
-
-    /// The record that it names.
-    pub(super) fn seq(&self) -> u64 {
-        self.seq
+        Ok((Marker { file, path: path.to_owned(), count }, mark))
     }
 
     /// Makes the marker of a new ledger; one that is there already is of another.
@@ -64,7 +57,7 @@ impl Marker {
             std::io::ErrorKind::AlreadyExists => LedgerError::Exists { at: path.display().to_string() },
             _ => LedgerError::io(format!("the head marker {}", path.display()), &error),
         })?;
-        Marker { file, path: path.to_owned(), count: 0, seq: 0 }.write(mark)
+        Marker { file, path: path.to_owned(), count: 0 }.write(mark)
     }
 
     /// Moves the marker, durable when this returns.
@@ -83,7 +76,6 @@ impl Marker {
             .and_then(|()| self.file.sync_data())
             .map_err(|error| LedgerError::io(format!("the head marker {}", self.path.display()), &error))?;
         self.count = count;
-        self.seq = mark.seq;
         Ok(())
     }
 }

@@ -52,7 +52,7 @@ impl Owner {
             return Err(LedgerError::Sealed { at: path.display().to_string() });
         }
         let id = store.id();
-        let reads = Arc::new(Reads::new(store.database(), place.segments.clone()));
+        let reads = Arc::new(Reads::of(store.opened(), place.segments.clone()));
         let incarnation = Arc::new(AtomicU64::new(0));
         let (queue, committer) = committer::start(store, place, Arc::clone(&reads), Arc::clone(&incarnation))?;
         let server = Server::start(path, id, queue.clone(), Arc::clone(&reads))?;

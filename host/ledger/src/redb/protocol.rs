@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use crate::{Append, LedgerError, Record, StateTag, Stored, StreamId};
 
 /// Raised when a request or reply changes; both sides must speak the same.
-pub(super) const PROTOCOL: u32 = 2;
+pub(super) const PROTOCOL: u32 = 3;
 
 /// A longer frame is refused: it is more than any append or page needs.
 const FRAME_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -45,6 +45,8 @@ pub(crate) enum Request {
     Forget {
         streams: Vec<StreamId>,
     },
+    /// Waits until the head marker names all that was acknowledged before; answered by [`Reply::Marked`].
+    Marked,
 }
 
 /// From the owner to a client.
@@ -59,6 +61,7 @@ pub(crate) enum Reply {
     Streams(Vec<StreamId>),
     Bytes(#[serde(with = "serde_bytes")] Vec<u8>),
     Forgot(Forgot),
+    Marked,
 }
 
 /// What was removed, and how far large bytes were written then: behind it lie those of appends that

@@ -1,15 +1,19 @@
 //! Reading: short transactions, every record verified, a panic of the store turned into damage.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use redb::{ReadTransaction, ReadableDatabase, ReadableTable, TableDefinition};
 
+use super::index::{self, Known, Tail};
+use super::marks::{self, Marks};
 use super::protocol::{Reply, Request};
 use super::segments::Segments;
 use crate::commit::Head;
 use crate::record::{self, Row};
-use crate::{LedgerError, PAGE_MAX, Record, StateTag, Stored, StreamId};
+use crate::{LedgerError, PAGE_MAX, Record, StateTag, Stored, StreamId, StreamKind};
 
 /// Record by sequence number.
 pub(super) const RECORDS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("records");
@@ -27,23 +31,96 @@ type Readable = Arc<dyn ReadableDatabase + Send + Sync>;
 
 /// A ledger that can be read, except while it is being opened again.
 pub(crate) struct Reads {
-    database: RwLock<Option<Readable>>,
+    opened: RwLock<Option<Opened>>,
     segments: Segments,
 }
 
+/// What is read while the ledger is open.
+pub(super) struct Opened {
+    pub(super) database: Readable,
+    pub(super) newest: Newest,
+    /// Of the process that owns it.
+    pub(super) marks: Option<Marks>,
+}
+
+/// Where the heads are that the tables do not know yet.
+pub(super) enum Newest {
+    /// The committer keeps them.
+    Shared(Arc<RwLock<Tail>>),
+    /// Another process commits: they are read from the records, and kept while nothing is appended.
+    Derived(Mutex<Option<(u64, Arc<Tail>)>>),
+}
+
+impl Opened {
+    /// What `look` finds in the tail, and a snapshot that is not older.
+    fn newest<T>(&self, look: impl FnOnce(&Tail) -> T) -> Result<(ReadTransaction, T), LedgerError> {
+        match &self.newest {
+            Newest::Shared(tail) => {
+                let found = look(&tail.read().unwrap_or_else(PoisonError::into_inner));
+                Ok((self.database.begin_read().map_err(storage)?, found))
+            }
+            Newest::Derived(kept) => {
+                let transaction = self.database.begin_read().map_err(storage)?;
+                let found = look(&*derive(&transaction, kept)?);
+                Ok((transaction, found))
+            }
+        }
+    }
+
+    fn answer(&self, request: &Request) -> Result<Reply, LedgerError> {
+        match request {
+            Request::Read { stream } => {
+                let (transaction, newest) = self.newest(|tail| tail.head(*stream))?;
+                read(&transaction, *stream, newest).map(Reply::Records)
+            }
+            Request::Scan { from_seq, limit } => {
+                let transaction = self.database.begin_read().map_err(storage)?;
+                scan(&transaction, *from_seq, *limit).map(Reply::Records)
+            }
+            Request::List { state, after, limit } => {
+                let (transaction, newer) = self.newest(Tail::states)?;
+                list(&transaction, &newer, *state, *after, *limit).map(Reply::Streams)
+            }
+            Request::Hello { .. }
+            | Request::Append { .. }
+            | Request::Load { .. }
+            | Request::Forget { .. }
+            | Request::Marked => Err(LedgerError::Invalid { why: "that is not a question".to_owned() }),
+        }
+    }
+}
+
 impl Reads {
+    /// Of a ledger that another process appends to, or nobody.
     pub(super) fn new(database: Readable, segments: Segments) -> Reads {
-        Reads { database: RwLock::new(Some(database)), segments }
+        Reads::of(Opened { database, newest: Newest::Derived(Mutex::default()), marks: None }, segments)
+    }
+
+    /// Of a ledger that is open in this process.
+    pub(super) fn of(opened: Opened, segments: Segments) -> Reads {
+        Reads { opened: RwLock::new(Some(opened)), segments }
     }
 
     /// Lets go of the database, after the reads under way.
     pub(super) fn close(&self) {
-        *self.database.write().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.opened.write().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// Reads from this one from now on.
-    pub(super) fn reopened(&self, database: Readable) {
-        *self.database.write().unwrap_or_else(PoisonError::into_inner) = Some(database);
+    pub(super) fn reopened(&self, opened: Opened) {
+        *self.opened.write().unwrap_or_else(PoisonError::into_inner) = Some(opened);
+    }
+
+    /// Replies when the marker names all that was acknowledged before, or cannot.
+    pub(super) fn when_marked(&self, reply: marks::Reply) {
+        let marks = {
+            let opened = self.opened.read().unwrap_or_else(PoisonError::into_inner);
+            opened.as_ref().and_then(|opened| opened.marks.clone())
+        };
+        match marks {
+            Some(marks) => marks.when_marked(reply),
+            None => reply(Err(being_opened())),
+        }
     }
 
     /// Answers anything but an append.
@@ -51,21 +128,9 @@ impl Reads {
         if let Request::Load { bytes } = request {
             return self.load(bytes).map(Reply::Bytes);
         }
-        let database = self.database.read().unwrap_or_else(PoisonError::into_inner);
-        let Some(database) = &*database else {
-            return Err(LedgerError::unavailable("it is being opened again after a failure"));
-        };
-        undamaged(|| {
-            let transaction = database.begin_read().map_err(storage)?;
-            match request {
-                Request::Read { stream } => read(&transaction, *stream).map(Reply::Records),
-                Request::Scan { from_seq, limit } => scan(&transaction, *from_seq, *limit).map(Reply::Records),
-                Request::List { state, after, limit } => list(&transaction, *state, *after, *limit).map(Reply::Streams),
-                Request::Hello { .. } | Request::Append { .. } | Request::Load { .. } | Request::Forget { .. } => {
-                    Err(LedgerError::Invalid { why: "that is not a question".to_owned() })
-                }
-            }
-        })
+        let opened = self.opened.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(opened) = &*opened else { return Err(being_opened()) };
+        undamaged(|| opened.answer(request))
     }
 
     fn load(&self, bytes: &Stored) -> Result<Vec<u8>, LedgerError> {
@@ -76,6 +141,42 @@ impl Reads {
             Stored::Private(_) => Err(crate::private::not_here()),
         }
     }
+}
+
+fn being_opened() -> LedgerError {
+    LedgerError::unavailable("it is being opened again after a failure")
+}
+
+/// A value of META, verified.
+pub(super) fn meta(
+    meta: &impl ReadableTable<&'static str, &'static [u8]>,
+    name: &str,
+) -> Result<Option<Vec<u8>>, LedgerError> {
+    let stored = meta.get(name).map_err(storage)?;
+    stored.map(|stored| record::guarded(name, stored.value()).map(<[u8]>::to_vec)).transpose()
+}
+
+/// The tail of a snapshot.
+fn derive(transaction: &ReadTransaction, kept: &Mutex<Option<(u64, Arc<Tail>)>>) -> Result<Arc<Tail>, LedgerError> {
+    let records = transaction.open_table(RECORDS).map_err(storage)?;
+    let known = Known::read(&transaction.open_table(META).map_err(storage)?)?;
+    let (indexed, last) = match known {
+        Some(known) => (known.indexed, known.last.0),
+        None => (index::last(&records)?, index::last(&records)?),
+    };
+    let lock = || kept.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((at, tail)) = &*lock()
+        && *at == last
+        && tail.indexed == indexed
+    {
+        return Ok(Arc::clone(tail));
+    }
+    if let Some(known) = known {
+        known.check(&records)?;
+    }
+    let tail = Arc::new(Tail::read(&records, indexed)?.0);
+    *lock() = Some((last, Arc::clone(&tail)));
+    Ok(tail)
 }
 
 /// redb panics on some damaged pages; that is damage, not a reason to stop the process.
@@ -141,11 +242,12 @@ pub(super) fn walk_back(
     Ok(())
 }
 
-fn read(transaction: &ReadTransaction, stream: StreamId) -> Result<Vec<Record>, LedgerError> {
-    let heads = transaction.open_table(HEADS).map_err(storage)?;
-    let Some(head) = head(&heads, stream)? else {
-        return Ok(Vec::new());
+fn read(transaction: &ReadTransaction, stream: StreamId, newest: Option<Head>) -> Result<Vec<Record>, LedgerError> {
+    let found = match newest {
+        Some(head) => Some(head),
+        None => head(&transaction.open_table(HEADS).map_err(storage)?, stream)?,
     };
+    let Some(head) = found else { return Ok(Vec::new()) };
     let records = transaction.open_table(RECORDS).map_err(storage)?;
     let mut rows = Vec::new();
     walk_back(&records, stream, &head, |row| {
@@ -182,20 +284,44 @@ pub(super) fn listing(state: StateTag, stream: StreamId) -> [u8; 34] {
     key
 }
 
+/// Streams in a state, after `after`: what the tables say, unless the tail knows something newer.
 fn list(
     transaction: &ReadTransaction,
+    newer: &BTreeMap<StreamId, Option<StateTag>>,
     state: StateTag,
     after: Option<StreamId>,
     limit: usize,
 ) -> Result<Vec<StreamId>, LedgerError> {
-    use std::ops::Bound::{Excluded, Included};
+    let limit = limit.min(PAGE_MAX);
+    if limit == 0 {
+        return Ok(Vec::new());
+    }
+    let from = after.map_or(Unbounded, Excluded);
+    let moved = newer.range((from, Unbounded)).filter(|(_, now)| **now == Some(state));
+    // Of each source as many as are wanted of all: the first of them together are the first of all.
+    let mut streams: BTreeSet<StreamId> = moved.map(|(stream, _)| *stream).take(limit).collect();
+    let unmoved = |stream: &StreamId| !newer.contains_key(stream);
+    streams.extend(listed(transaction, state, after, limit, unmoved)?);
+    if state == StateTag::Done {
+        streams.extend(done_effects(transaction, after, limit, unmoved)?);
+    }
+    Ok(streams.into_iter().take(limit).collect())
+}
+
+fn listed(
+    transaction: &ReadTransaction,
+    state: StateTag,
+    after: Option<StreamId>,
+    limit: usize,
+    wanted: impl Fn(&StreamId) -> bool,
+) -> Result<Vec<StreamId>, LedgerError> {
     let listed = transaction.open_table(BY_STATE).map_err(storage)?;
     let first = [state.code()];
     let last = [state.code() + 1];
     let after = after.map(|stream| listing(state, stream));
     let from = after.as_ref().map_or(Included(first.as_slice()), |key| Excluded(key.as_slice()));
     let mut streams = Vec::new();
-    for entry in listed.range::<&[u8]>((from, Excluded(last.as_slice()))).map_err(storage)?.take(limit.min(PAGE_MAX)) {
+    for entry in listed.range::<&[u8]>((from, Excluded(last.as_slice()))).map_err(storage)? {
         let (key, value) = entry.map_err(storage)?;
         let stream = key.value().get(1..).and_then(StreamId::from_bytes);
         match stream {
@@ -203,6 +329,45 @@ fn list(
             _ => {
                 return Err(LedgerError::damaged(format!("an entry in the list of {state}")));
             }
+        }
+        if !streams.last().is_some_and(&wanted) {
+            streams.pop();
+        }
+        if streams.len() == limit {
+            break;
+        }
+    }
+    Ok(streams)
+}
+
+/// Effects that ended as most do are not listed a second time: their heads say so.
+fn done_effects(
+    transaction: &ReadTransaction,
+    after: Option<StreamId>,
+    limit: usize,
+    wanted: impl Fn(&StreamId) -> bool,
+) -> Result<Vec<StreamId>, LedgerError> {
+    let heads = transaction.open_table(HEADS).map_err(storage)?;
+    let (first, last) = ([StreamKind::Effect.code()], [StreamKind::Effect.code() + 1]);
+    let after = after.map(StreamId::to_bytes);
+    let from = match &after {
+        Some(key) if key.as_slice() >= first.as_slice() => Excluded(key.as_slice()),
+        _ => Included(first.as_slice()),
+    };
+    if after.is_some_and(|key| key.as_slice() >= last.as_slice()) {
+        return Ok(Vec::new());
+    }
+    let mut streams = Vec::new();
+    for entry in heads.range::<&[u8]>((from, Excluded(last.as_slice()))).map_err(storage)? {
+        let (key, value) = entry.map_err(storage)?;
+        let named = StreamId::from_bytes(key.value());
+        let stream = named.ok_or_else(|| LedgerError::damaged("the name of a head"))?;
+        let head = Head::decode(stream, value.value())?;
+        if head.state == Some(StateTag::Done) && wanted(&stream) {
+            streams.push(stream);
+        }
+        if streams.len() == limit {
+            break;
         }
     }
     Ok(streams)

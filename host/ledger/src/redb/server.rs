@@ -171,7 +171,17 @@ impl Inner {
                 let reply = move |outcome: Result<Vec<u64>, LedgerError>| {
                     drop(replies.send((number, outcome.map(Reply::Versions))));
                 };
-                return self.queue.submit(Op { batch, nonce: Some(nonce), again }, Box::new(reply));
+                match Op::new(batch, Some(nonce), again) {
+                    Ok(op) => return self.queue.submit(op, Box::new(reply)),
+                    Err(error) => Err(error),
+                }
+            }
+            Request::Marked => {
+                let replies = replies.clone();
+                let reply = move |outcome: Result<(), LedgerError>| {
+                    drop(replies.send((number, outcome.map(|()| Reply::Marked))));
+                };
+                return self.reads.when_marked(Box::new(reply));
             }
             Request::Forget { streams } => {
                 let replies = replies.clone();

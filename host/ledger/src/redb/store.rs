@@ -3,15 +3,17 @@
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
-use redb::{ConcurrencyMode, Database, DatabaseError, ReadableDatabase, ReadableTable};
+use redb::{ConcurrencyMode, Database, DatabaseError, ReadableDatabase};
 
+use super::index::{self, Known, Tables, Tail};
 use super::marker::{self, Mark, Marker};
-use super::reads::{self, BY_STATE, HEADS, META, RECORDS, Reads, listing, storage, undamaged};
+use super::marks::{Marking, Marks};
+use super::reads::{self, META, Newest, Opened, RECORDS, Reads, storage, undamaged};
 use super::segments::{self, Segments};
-use super::{FORMAT, files};
-use crate::commit;
+use super::{FORMAT, FORMAT_BEFORE, files};
+use crate::commit::{self, Head, Prepared};
 use crate::record::{self, Location};
 use crate::{Append, Event, LedgerError, StreamId, hex};
 
@@ -22,8 +24,6 @@ const CHECKED_BYTES_MAX: u64 = 1 << 30;
 const CACHE_BYTES: usize = 64 * 1024 * 1024;
 /// Appends of other processes remembered, in case they ask again over a new connection.
 const REMEMBERED_MAX: usize = 4_096;
-/// How far back in a stream an append that was asked again is looked for.
-const LOOK_BACK_RECORDS: usize = 256;
 
 /// Where a ledger is and how its database is opened.
 pub(super) struct Place {
@@ -62,28 +62,49 @@ fn builder(path: &Path) -> redb::Builder {
 
 /// One caller's appends.
 pub(super) struct Op {
-    pub(super) batch: Vec<Append>,
+    pub(super) batch: Vec<Prepared>,
     /// Set for another process, which may lose us before it hears the outcome.
     pub(super) nonce: Option<[u8; 16]>,
     /// It asks again, so the answer may be in the ledger already.
     pub(super) again: bool,
 }
 
-/// What is written once, when a ledger is created.
+impl Op {
+    /// Encodes the events, on the caller's thread.
+    ///
+    /// # Errors
+    /// `Invalid`: one of them cannot be stored.
+    pub(super) fn new(batch: Vec<Append>, nonce: Option<[u8; 16]>, again: bool) -> Result<Op, LedgerError> {
+        let batch = batch.into_iter().map(Prepared::new).collect::<Result<_, _>>()?;
+        Ok(Op { batch, nonce, again })
+    }
+
+    fn marks(&self) -> bool {
+        self.batch.iter().any(|append| append.marks)
+    }
+}
+
+/// What a ledger says of itself.
 pub(super) struct Meta {
     pub(super) id: [u8; 16],
     sealed: bool,
+    /// None in a ledger of the format before.
+    pub(super) known: Option<Known>,
 }
 
 /// An open ledger, with its one writer.
 pub(super) struct Store {
     database: Arc<Database>,
     pub(super) writer: segments::Writer,
-    pub(super) marker: Marker,
+    marking: Marking,
     at: String,
     file: Option<PathBuf>,
     meta: Meta,
-    next_seq: u64,
+    /// What META says of the records.
+    pub(super) known: Known,
+    tail: Arc<RwLock<Tail>>,
+    /// The last record that the marker must name and perhaps does not: found when it was opened.
+    owed: Option<(u64, [u8; 32])>,
     remembered: HashMap<[u8; 16], Vec<u64>>,
     order: VecDeque<[u8; 16]>,
 }
@@ -95,6 +116,7 @@ struct Accepted {
     outcomes: Vec<Outcome>,
     last: Option<(u64, [u8; 32])>,
     next_seq: u64,
+    heads: HashMap<StreamId, Head>,
     marks: bool,
     sealed: bool,
 }
@@ -104,6 +126,17 @@ impl Store {
     pub(super) fn open(place: &Place) -> Result<Store, LedgerError> {
         let (store, mark) = Store::open_unmarked(place)?;
         store.check_mark(mark)?;
+        if let Some((seq, digest)) = store.owed
+            && mark.is_some_and(|mark| mark.seq < seq)
+        {
+            // Acknowledged by an owner that ended before the marker was moved. What was read must be durable
+            // before it is named.
+            if let Some(path) = &place.file {
+                let synced = std::fs::File::open(path).and_then(|file| file.sync_all());
+                synced.map_err(|error| LedgerError::io(format!("syncing {}", path.display()), &error))?;
+            }
+            store.mark(seq, digest);
+        }
         Ok(store)
     }
 
@@ -111,16 +144,23 @@ impl Store {
         undamaged(|| {
             let database = (place.open)().map_err(|error| opening(&place.at, error))?;
             let meta = read_meta(&place.at, &database)?;
-            let next_seq = next_seq(&database)?;
-            let (marker, mark) = Marker::open(&place.marker)?;
+            let known = match meta.known {
+                Some(known) => known,
+                None => migrate(&database)?,
+            };
+            let (tail, owed) = read_tail(&database, &known)?;
+            let (mut marker, mark) = Marker::open(&place.marker)?;
+            let named = mark.map_or(0, |mark| mark.seq);
             let store = Store {
                 database: Arc::new(database),
                 writer: segments::Writer::new(place.segments.clone()),
-                marker,
+                marking: Marking::start(named, Box::new(move |mark| marker.write(mark)))?,
                 at: place.at.clone(),
                 file: place.file.clone(),
                 meta,
-                next_seq,
+                known,
+                tail: Arc::new(RwLock::new(tail)),
+                owed,
                 remembered: HashMap::new(),
                 order: VecDeque::new(),
             };
@@ -138,8 +178,8 @@ impl Store {
             let why = format!("its id is {}, its head marker is of {}", hex(&self.meta.id), hex(&mark.ledger));
             return Err(LedgerError::Foreign { at: self.at.clone(), why });
         }
-        if mark.seq >= self.next_seq {
-            return Err(behind(format!("it ends at record {}, the marker at {}", self.next_seq - 1, mark.seq)));
+        if mark.seq > self.known.last.0 {
+            return Err(behind(format!("it ends at record {}, the marker at {}", self.known.last.0, mark.seq)));
         }
         if reads::row(&records, mark.seq)?.digest != mark.digest {
             return Err(behind(format!("record {} is another than the marker says", mark.seq)));
@@ -147,8 +187,16 @@ impl Store {
         Ok(())
     }
 
-    fn mark(&mut self, seq: u64, digest: [u8; 32]) -> Result<(), LedgerError> {
-        self.marker.write(Mark { ledger: self.meta.id, seq, digest })
+    pub(super) fn mark(&self, seq: u64, digest: [u8; 32]) {
+        self.marks().want(Mark { ledger: self.meta.id, seq, digest });
+    }
+
+    pub(super) fn marks(&self) -> &Marks {
+        self.marking.marks()
+    }
+
+    fn next_seq(&self) -> u64 {
+        self.known.last.0 + 1
     }
 
     pub(super) fn id(&self) -> [u8; 16] {
@@ -159,8 +207,21 @@ impl Store {
         self.meta.sealed
     }
 
+    /// For those who read it in this process.
+    pub(super) fn opened(&self) -> Opened {
+        let newest = Newest::Shared(Arc::clone(&self.tail));
+        Opened { database: Arc::clone(&self.database) as _, newest, marks: Some(self.marks().clone()) }
+    }
+
+    #[cfg(test)]
     pub(super) fn database(&self) -> Arc<dyn ReadableDatabase + Send + Sync> {
         Arc::clone(&self.database) as _
+    }
+
+    /// The head of a stream before what is being written.
+    pub(super) fn head(&self, tables: &Tables<'_>, stream: StreamId) -> Result<Option<Head>, LedgerError> {
+        let newest = self.tail.read().unwrap_or_else(PoisonError::into_inner).head(stream);
+        newest.map_or_else(|| tables.head(stream), |head| Ok(Some(head)))
     }
 
     /// Commits what it accepts, durable when this returns, and refuses the rest.
@@ -180,44 +241,67 @@ impl Store {
 
     fn try_commit(&mut self, ops: &[Op]) -> Result<Vec<Outcome>, LedgerError> {
         let transaction = self.begin()?;
-        let accepted = self.accept(&mut Tables::open(&transaction)?, ops)?;
+        let (accepted, indexed) = {
+            let mut tables = Tables::open(&transaction)?;
+            let accepted = self.accept(&mut tables, ops)?;
+            let indexed = self.index_if_due(&mut tables, &accepted)?;
+            (accepted, indexed)
+        };
         let Some((seq, digest)) = accepted.last else {
             transaction.abort().map_err(storage)?;
             return Ok(accepted.outcomes);
         };
+        let known = Known {
+            indexed: indexed.unwrap_or(self.known.indexed),
+            forgotten: self.known.forgotten,
+            last: (seq, digest),
+        };
+        known.write(&transaction)?;
         if accepted.sealed {
-            transaction
-                .open_table(META)
-                .and_then(|mut meta| {
-                    meta.insert("sealed", guarded(&[1]).as_slice())?;
-                    Ok(())
-                })
-                .map_err(storage)?;
+            let mut meta = transaction.open_table(META).map_err(storage)?;
+            meta.insert("sealed", guarded(&[1]).as_slice()).map_err(storage)?;
         }
         self.writer.sync()?;
         transaction.commit().map_err(storage)?;
-        self.next_seq = accepted.next_seq;
+        self.known = known;
         self.meta.sealed |= accepted.sealed;
+        self.tail.write().unwrap_or_else(PoisonError::into_inner).committed(accepted.heads, indexed);
         if accepted.marks {
-            self.mark(seq, digest)?;
+            self.mark(seq, digest);
         }
         self.remember(ops, &accepted.outcomes);
         Ok(accepted.outcomes)
+    }
+
+    fn index_if_due(&self, tables: &mut Tables<'_>, accepted: &Accepted) -> Result<Option<u64>, LedgerError> {
+        let Some((last, _)) = accepted.last else { return Ok(None) };
+        let due = {
+            let tail = self.tail.read().unwrap_or_else(PoisonError::into_inner);
+            let until = tail.due(last, self.marks().unmarked());
+            until.map(|until| (until, tail.heads_until(until, &accepted.heads)))
+        };
+        let Some((until, heads)) = due else { return Ok(None) };
+        tables.index(&heads)?;
+        Ok(Some(until))
     }
 
     fn accept(&mut self, tables: &mut Tables<'_>, ops: &[Op]) -> Result<Accepted, LedgerError> {
         let mut accepted = Accepted {
             outcomes: Vec::with_capacity(ops.len()),
             last: None,
-            next_seq: self.next_seq,
+            next_seq: self.next_seq(),
+            heads: HashMap::new(),
             marks: false,
             sealed: false,
         };
+        let unmarkable = self.marks().failing();
         for op in ops {
-            let outcome = match self.stored_before(tables, op)? {
-                Some(versions) => Ok(versions),
-                None if self.meta.sealed || accepted.sealed => Err(LedgerError::Sealed { at: self.at.clone() }),
-                None => match commit::decide(&op.batch, accepted.next_seq, |id| reads::head(&tables.heads, id)) {
+            let outcome = match (self.stored_before(tables, op)?, &unmarkable) {
+                (Some(versions), _) => Ok(versions),
+                (None, _) if self.meta.sealed || accepted.sealed => Err(LedgerError::Sealed { at: self.at.clone() }),
+                // It would not be sent: better not to promise it either.
+                (None, Some(why)) if op.marks() => Err(why.clone()),
+                (None, _) => match self.decide(tables, op, &accepted) {
                     Ok(entries) => Ok(self.write(tables, op, entries, &mut accepted)?),
                     // A damaged head is the ledger's failure, not this caller's.
                     Err(error) if error.refuses_effects() => return Err(error),
@@ -227,6 +311,13 @@ impl Store {
             accepted.outcomes.push(outcome);
         }
         Ok(accepted)
+    }
+
+    fn decide(&self, tables: &Tables<'_>, op: &Op, accepted: &Accepted) -> Result<Vec<commit::Entry>, LedgerError> {
+        commit::decide_prepared(&op.batch, accepted.next_seq, |stream| match accepted.heads.get(&stream) {
+            Some(head) => Ok(Some(*head)),
+            None => self.head(tables, stream),
+        })
     }
 
     fn write(
@@ -243,13 +334,14 @@ impl Store {
                 let (file, offset) = self.writer.append(&large.bytes)?;
                 locations.push(Location { place: large.place, file, offset });
             }
-            tables.insert(&entry, &entry.row(op.nonce, locations).encode())?;
+            tables.insert(&entry, &entry.encode(op.nonce, locations))?;
             versions.push(entry.after.version);
+            accepted.heads.insert(entry.stream, entry.after);
             accepted.last = Some((entry.after.seq, entry.after.digest));
             accepted.next_seq = entry.after.seq + 1;
         }
-        accepted.marks |= op.batch.iter().any(|append| append.marks_head);
-        accepted.sealed |= op.batch.iter().any(|append| matches!(append.event, Some(Event::LedgerSealed { .. })));
+        accepted.marks |= op.marks();
+        accepted.sealed |= op.batch.iter().any(|append| append.seals);
         Ok(versions)
     }
 
@@ -266,10 +358,13 @@ impl Store {
         }
         let mut found: HashMap<StreamId, VecDeque<u64>> = HashMap::new();
         let mut versions = Vec::with_capacity(op.batch.len());
-        for append in op.batch.iter().filter(|append| append.event.is_some()) {
+        for append in op.batch.iter().filter(|append| append.sealed.is_some()) {
             let versions_left = match found.entry(append.stream) {
                 Entry::Occupied(known) => known.into_mut(),
-                Entry::Vacant(new) => new.insert(tables.versions_with(append.stream, nonce)?),
+                Entry::Vacant(new) => {
+                    let head = self.head(tables, append.stream)?;
+                    new.insert(tables.versions_with(append.stream, head, nonce)?)
+                }
             };
             match versions_left.pop_front() {
                 Some(version) => versions.push(version),
@@ -294,58 +389,6 @@ impl Store {
     }
 }
 
-/// The tables of one write transaction.
-pub(super) struct Tables<'t> {
-    pub(super) records: redb::Table<'t, u64, &'static [u8]>,
-    pub(super) heads: redb::Table<'t, &'static [u8], &'static [u8]>,
-    by_state: redb::Table<'t, &'static [u8], &'static [u8]>,
-}
-
-impl<'t> Tables<'t> {
-    pub(super) fn open(transaction: &'t redb::WriteTransaction) -> Result<Tables<'t>, LedgerError> {
-        Ok(Tables {
-            records: transaction.open_table(RECORDS).map_err(storage)?,
-            heads: transaction.open_table(HEADS).map_err(storage)?,
-            by_state: transaction.open_table(BY_STATE).map_err(storage)?,
-        })
-    }
-}
-
-impl Tables<'_> {
-    fn insert(&mut self, entry: &commit::Entry, row: &[u8]) -> Result<(), LedgerError> {
-        self.records.insert(entry.after.seq, row).map_err(storage)?;
-        self.heads.insert(entry.stream.to_bytes().as_slice(), entry.after.encode().as_slice()).map_err(storage)?;
-        let before = entry.before.and_then(|head| head.state);
-        if before == entry.after.state {
-            return Ok(());
-        }
-        if let Some(state) = before {
-            self.by_state.remove(listing(state, entry.stream).as_slice()).map_err(storage)?;
-        }
-        if let Some(state) = entry.after.state {
-            let key = listing(state, entry.stream);
-            self.by_state.insert(key.as_slice(), record::guard(&key).as_slice()).map_err(storage)?;
-        }
-        Ok(())
-    }
-
-    fn versions_with(&self, stream: StreamId, nonce: [u8; 16]) -> Result<VecDeque<u64>, LedgerError> {
-        let mut versions = VecDeque::new();
-        let Some(head) = reads::head(&self.heads, stream)? else {
-            return Ok(versions);
-        };
-        let mut left = LOOK_BACK_RECORDS;
-        reads::walk_back(&self.records, stream, &head, |row| {
-            if row.nonce == Some(nonce) {
-                versions.push_front(row.version);
-            }
-            left -= 1;
-            left > 0
-        })?;
-        Ok(versions)
-    }
-}
-
 fn guarded(value: &[u8]) -> Vec<u8> {
     let mut bytes = value.to_vec();
     bytes.extend(record::guard(value));
@@ -365,7 +408,7 @@ fn opening(at: &str, error: DatabaseError) -> LedgerError {
     }
 }
 
-fn read_meta(at: &str, database: &impl ReadableDatabase) -> Result<Meta, LedgerError> {
+pub(super) fn read_meta(at: &str, database: &impl ReadableDatabase) -> Result<Meta, LedgerError> {
     let foreign = |why: &str| LedgerError::Foreign { at: at.to_owned(), why: why.to_owned() };
     let transaction = database.begin_read().map_err(storage)?;
     let meta = match transaction.open_table(META) {
@@ -375,26 +418,48 @@ fn read_meta(at: &str, database: &impl ReadableDatabase) -> Result<Meta, LedgerE
         }
         Err(error) => return Err(storage(error)),
     };
-    let value = |name: &str| -> Result<Option<Vec<u8>>, LedgerError> {
-        let stored = meta.get(name).map_err(storage)?;
-        stored.map(|stored| record::guarded(name, stored.value()).map(<[u8]>::to_vec)).transpose()
-    };
-    let number = |bytes: Vec<u8>| bytes.try_into().map(u32::from_be_bytes).ok();
-    let format = value("format")?.and_then(number).ok_or_else(|| foreign("it does not say its format"))?;
+    let format = reads::meta(&meta, "format")?.and_then(|bytes| bytes.try_into().map(u32::from_be_bytes).ok());
+    let format = format.ok_or_else(|| foreign("it does not say its format"))?;
     if format > FORMAT {
         return Err(LedgerError::Newer { at: at.to_owned(), why: format!("its format is {format}") });
     }
-    let id = value("id")?.and_then(|id| id.try_into().ok()).ok_or_else(|| foreign("it has no id"))?;
-    Ok(Meta { id, sealed: value("sealed")?.is_some() })
+    let id = reads::meta(&meta, "id")?.and_then(|id| id.try_into().ok()).ok_or_else(|| foreign("it has no id"))?;
+    let known = Known::read(&meta)?;
+    if known.is_none() != (format == FORMAT_BEFORE) {
+        return Err(LedgerError::damaged("what it says of its records is not of its format"));
+    }
+    Ok(Meta { id, sealed: reads::meta(&meta, "sealed")?.is_some(), known })
 }
 
-fn next_seq(database: &impl ReadableDatabase) -> Result<u64, LedgerError> {
+/// Reads what the tables do not know yet, and the last record that the marker must name.
+fn read_tail(database: &impl ReadableDatabase, known: &Known) -> Result<(Tail, Option<(u64, [u8; 32])>), LedgerError> {
     let transaction = database.begin_read().map_err(storage)?;
     let records = transaction.open_table(RECORDS).map_err(storage)?;
-    match records.last().map_err(storage)? {
-        Some((seq, _)) => Ok(seq.value() + 1),
-        None => Err(LedgerError::damaged("it has no records, not even its first")),
-    }
+    known.check(&records)?;
+    Tail::read(&records, known.indexed)
+}
+
+/// From the format before, in one commit: its tables of heads and lists know all there is.
+fn migrate(database: &Database) -> Result<Known, LedgerError> {
+    let mut transaction = database.begin_write().map_err(storage)?;
+    transaction.set_two_phase_commit(true);
+    let known = {
+        let mut tables = Tables::open(&transaction)?;
+        tables.unlist_done()?;
+        let seq = index::last(&tables.records)?;
+        let last = (seq, reads::row(&tables.records, seq)?.digest);
+        Known { indexed: seq, forgotten: seq.saturating_sub(tables.len()?), last }
+    };
+    known.write(&transaction)?;
+    write_format(&transaction)?;
+    transaction.commit().map_err(storage)?;
+    Ok(known)
+}
+
+fn write_format(transaction: &redb::WriteTransaction) -> Result<(), LedgerError> {
+    let mut meta = transaction.open_table(META).map_err(storage)?;
+    meta.insert("format", guarded(&FORMAT.to_be_bytes()).as_slice()).map_err(storage)?;
+    Ok(())
 }
 
 /// Creates a ledger: complete and durable under another name before it gets its own.
@@ -443,16 +508,21 @@ pub(super) fn write_first(database: &Database, id: [u8; 16], at: u64) -> Result<
     let mut transaction = database.begin_write().map_err(storage)?;
     transaction.set_two_phase_commit(true);
     {
-        let mut meta = transaction.open_table(META).map_err(storage)?;
-        meta.insert("format", guarded(&FORMAT.to_be_bytes()).as_slice()).map_err(storage)?;
-        meta.insert("id", guarded(&id).as_slice()).map_err(storage)?;
         let mut tables = Tables::open(&transaction)?;
         for entry in commit::decide(&[first], 1, |_| Ok(None))? {
-            let row = entry.row(None, Vec::new());
-            (mark.seq, mark.digest) = (row.seq, row.digest);
-            tables.insert(&entry, &row.encode())?;
+            (mark.seq, mark.digest) = (entry.after.seq, entry.after.digest);
+            tables.insert(&entry, &entry.encode(None, Vec::new()))?;
         }
     }
+    write_format(&transaction)?;
+    Known { indexed: 0, forgotten: 0, last: (mark.seq, mark.digest) }.write(&transaction)?;
+    transaction
+        .open_table(META)
+        .and_then(|mut meta| {
+            meta.insert("id", guarded(&id).as_slice())?;
+            Ok(())
+        })
+        .map_err(storage)?;
     transaction.commit().map_err(storage)?;
     Ok(mark)
 }
@@ -481,10 +551,11 @@ pub(super) fn repair(path: &Path) -> Result<(), LedgerError> {
 /// Accepts the ledger as it is, on record, and marks its end.
 pub(super) fn trust(path: &Path, actor: &str, reason: &str, at: u64) -> Result<(), LedgerError> {
     let (mut store, _) = Store::open_unmarked(&Place::file(path))?;
-    let seq = store.next_seq - 1;
+    let seq = store.known.last.0;
     let event = Event::LedgerTrusted { actor: actor.to_owned(), reason: reason.to_owned(), seq, at };
     let mut append = Append::new(StreamId::ledger(), crate::Expect::Any, event);
     append.marks_head = true;
-    let outcomes = store.commit(&[Op { batch: vec![append], nonce: None, again: false }])?;
-    outcomes.into_iter().try_for_each(|outcome| outcome.map(|_| ()))
+    let outcomes = store.commit(&[Op::new(vec![append], None, false)?])?;
+    outcomes.into_iter().try_for_each(|outcome| outcome.map(|_| ()))?;
+    store.marks().wait()
 }

@@ -78,7 +78,7 @@ async fn a_newer_format_is_refused_by_name() {
     drop(RedbLedger::init(&path, 1).unwrap());
     let database = redb::Database::create(&path).unwrap();
     let write = database.begin_write().unwrap();
-    let mut format = 2_u32.to_be_bytes().to_vec();
+    let mut format = (oncegate_ledger::redb::FORMAT + 1).to_be_bytes().to_vec();
     format.extend(&<sha2::Sha256 as sha2::Digest>::digest(&format)[..8]);
     write.open_table(META).unwrap().insert("format", format.as_slice()).unwrap();
     write.commit().unwrap();

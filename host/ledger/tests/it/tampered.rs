@@ -14,11 +14,12 @@ use sha2::{Digest, Sha256};
 use crate::samples::*;
 
 const RECORDS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("records");
-const HEADS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("heads");
-/// The checksum at the end of each stored record.
+const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
+/// The checksum between the front of a stored record and its event.
 const GUARD_BYTES: usize = 8;
-/// Where a stored record says its own number.
-const SEQ_AT: std::ops::Range<usize> = 1..9;
+/// Where a stored record says how long its front is, and its own number.
+const FRONT_AT: std::ops::Range<usize> = 1..5;
+const SEQ_AT: std::ops::Range<usize> = 5..13;
 const SEED: u64 = 5;
 const FLIPS: usize = 400;
 
@@ -109,15 +110,22 @@ fn write(path: &Path, by: &[(u64, Vec<u8>)]) {
 
 /// A record that says another number, with a checksum that is right.
 fn renumbered(value: &[u8], seq: u64) -> Vec<u8> {
-    let mut body = value[..value.len() - GUARD_BYTES].to_vec();
-    body[SEQ_AT].copy_from_slice(&seq.to_be_bytes());
-    guarded(body)
+    let mut value = value.to_vec();
+    value[SEQ_AT].copy_from_slice(&seq.to_be_bytes());
+    guarded(value)
 }
 
-fn guarded(mut body: Vec<u8>) -> Vec<u8> {
-    let guard = Sha256::digest(&body);
-    body.extend(&guard[..GUARD_BYTES]);
-    body
+/// How long the front of a stored record is.
+fn front(value: &[u8]) -> usize {
+    u32::from_be_bytes(value[FRONT_AT].try_into().unwrap()) as usize
+}
+
+/// The record with its checksum made right again.
+fn guarded(mut value: Vec<u8>) -> Vec<u8> {
+    let front = front(&value);
+    let guard = Sha256::digest(&value[..front]);
+    value[front..front + GUARD_BYTES].copy_from_slice(&guard[..GUARD_BYTES]);
+    value
 }
 
 #[tokio::test]
@@ -128,7 +136,7 @@ async fn one_flipped_bit_of_a_record_is_found() {
         let mut changed = scene.sound.clone();
         let at = random.random_range(0..changed.len());
         let (_, value) = &mut changed[at];
-        let byte = random.random_range(0..value.len() - GUARD_BYTES);
+        let byte = random.random_range(0..value.len());
         value[byte] ^= 1 << random.random_range(0..8);
         scene.replace(&changed);
         scene.found(scene.report().await, &format!("seed {SEED}, flip {flip}: byte {byte} of record {at}"));
@@ -144,11 +152,10 @@ async fn one_flipped_bit_of_an_event_is_found_behind_a_right_checksum() {
         let mut changed = scene.sound.clone();
         let at = random.random_range(0..changed.len());
         let (_, value) = &mut changed[at];
-        let mut body = value[..value.len() - GUARD_BYTES].to_vec();
-        // The second half is the event; what comes before it is held against other records below.
-        let byte = random.random_range(body.len() / 2..body.len() - 1);
-        body[byte] ^= 1 << random.random_range(0..8);
-        *value = guarded(body);
+        // What comes before the event is held against other records below.
+        let byte = random.random_range(front(value) + GUARD_BYTES..value.len());
+        value[byte] ^= 1 << random.random_range(0..8);
+        *value = guarded(value.clone());
         scene.replace(&changed);
         scene.found(scene.report().await, &format!("seed {SEED}, flip {flip}: byte {byte} of record {at}"));
     }
@@ -183,17 +190,17 @@ async fn each_added_record_is_found() {
     }
 }
 
-/// A record that follows rightly, which only the heads do not know.
+/// A record that follows rightly, which only the ledger's word of its end does not know.
 #[tokio::test]
-async fn a_record_that_was_added_behind_the_head_is_found() {
+async fn a_record_that_was_added_behind_the_last_is_found() {
     let scene = Scene::new().await;
-    let heads = |path: &Path| -> Vec<(Vec<u8>, Vec<u8>)> {
+    let meta = |path: &Path| -> Vec<(String, Vec<u8>)> {
         let database = redb::Database::open(path).unwrap();
         let transaction = redb::ReadableDatabase::begin_read(&database).unwrap();
-        let table = transaction.open_table(HEADS).unwrap();
-        table.iter().unwrap().map(|e| e.map(|(k, v)| (k.value().to_vec(), v.value().to_vec())).unwrap()).collect()
+        let table = transaction.open_table(META).unwrap();
+        table.iter().unwrap().map(|e| e.map(|(k, v)| (k.value().to_owned(), v.value().to_vec())).unwrap()).collect()
     };
-    let before = heads(&scene.path());
+    let before = meta(&scene.path());
     let effects = Effects::new(Arc::new(RedbLedger::open(&scene.path()).unwrap()));
     let row = effects.get([0; 32]).await.unwrap();
     let confirmed = Event::Confirmed { at: 1, receipt: "re_1".into() };
@@ -203,11 +210,11 @@ async fn a_record_that_was_added_behind_the_head_is_found() {
     let database = redb::Database::open(scene.path()).unwrap();
     let transaction = database.begin_write().unwrap();
     for (key, value) in &before {
-        transaction.open_table(HEADS).unwrap().insert(key.as_slice(), value.as_slice()).unwrap();
+        transaction.open_table(META).unwrap().insert(key.as_str(), value.as_slice()).unwrap();
     }
     transaction.commit().unwrap();
     drop(database);
-    scene.found(scene.report().await, "a record behind the head");
+    scene.found(scene.report().await, "a record behind the last");
 }
 
 #[tokio::test]
@@ -235,9 +242,9 @@ async fn each_two_records_that_changed_places_are_found() {
     }
 }
 
-/// The stream's name in a stored record, behind layout, number and the number before.
+/// The stream's name in a stored record, behind layout, length, number and the number before.
 fn stream_of(value: &[u8]) -> &[u8] {
-    &value[17..50]
+    &value[21..54]
 }
 
 async fn exported() -> Vec<u8> {
