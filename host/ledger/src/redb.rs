@@ -7,6 +7,7 @@
 mod client;
 mod committer;
 mod files;
+mod foreign;
 mod forget;
 mod marker;
 mod owner;
@@ -28,7 +29,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 use async_trait::async_trait;
 use rand::random;
 
-use crate::{Append, Event, Expect, Ledger, LedgerError, LedgerIdentity, Record, Role, StateTag, Stored, StreamId};
+use crate::{
+    Append, Event, Expect, Ledger, LedgerError, LedgerIdentity, Record, Role, StateTag, Stored, StreamId, Tip,
+};
 use client::Client;
 pub use files::everybody_can_change;
 pub(crate) use files::{beside, parent, private_directory, private_file, sync_directory};
@@ -229,6 +232,24 @@ impl Ledger for RedbLedger {
             Reply::Versions(versions) => Ok(versions),
             _ => unexpected(),
         }
+    }
+
+    fn foreign_appends(&self) -> Option<u64> {
+        match &*self.shared.mode() {
+            Mode::Owner(owner) => owner.reads().foreign.settled(),
+            Mode::Client(_) | Mode::Reader(..) => None,
+        }
+    }
+
+    async fn tips(&self, streams: &[StreamId]) -> Result<Vec<Option<Tip>>, LedgerError> {
+        if let Handle::Owner(_, reads) | Handle::Reader(reads, _) = self.handle() {
+            return reads.tips(streams);
+        }
+        let mut tips = Vec::with_capacity(streams.len());
+        for stream in streams {
+            tips.push(Tip::of(&self.read(*stream).await?));
+        }
+        Ok(tips)
     }
 
     async fn read(&self, stream: StreamId) -> Result<Vec<Record>, LedgerError> {

@@ -1,6 +1,9 @@
 //! What can be measured, one module for each.
 
+pub mod already_done;
+pub mod effect;
 pub mod provider;
+pub mod throughput;
 pub mod world;
 
 use std::path::{Path, PathBuf};
@@ -27,7 +30,11 @@ pub struct Part {
 }
 
 /// All, in the order of the table.
-pub const ALL: &[Part] = &[];
+pub const ALL: &[Part] = &[
+    Part { name: "effect", about: "one effect beside two commits", peers: false, measure: effect::measure },
+    Part { name: "already-done", about: "a repeat beside the first", peers: false, measure: already_done::measure },
+    Part { name: "throughput", about: "whole effects per second", peers: false, measure: throughput::measure },
+];
 
 /// A program that was built beside this one.
 ///

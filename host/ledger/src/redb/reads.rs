@@ -5,11 +5,12 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use redb::{ReadTransaction, ReadableDatabase, ReadableTable, TableDefinition};
 
+use super::foreign::Foreign;
 use super::protocol::{Reply, Request};
 use super::segments::Segments;
 use crate::commit::Head;
 use crate::record::{self, Row};
-use crate::{LedgerError, PAGE_MAX, Record, StateTag, Stored, StreamId};
+use crate::{LedgerError, PAGE_MAX, Record, StateTag, Stored, StreamId, Tip};
 
 /// Record by sequence number.
 pub(super) const RECORDS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("records");
@@ -29,11 +30,13 @@ type Readable = Arc<dyn ReadableDatabase + Send + Sync>;
 pub(crate) struct Reads {
     database: RwLock<Option<Readable>>,
     segments: Segments,
+    /// What other processes append through this one.
+    pub(super) foreign: Foreign,
 }
 
 impl Reads {
     pub(super) fn new(database: Readable, segments: Segments) -> Reads {
-        Reads { database: RwLock::new(Some(database)), segments }
+        Reads { database: RwLock::new(Some(database)), segments, foreign: Foreign::default() }
     }
 
     /// Lets go of the database, after the reads under way.
@@ -65,6 +68,20 @@ impl Reads {
                     Err(LedgerError::Invalid { why: "that is not a question".to_owned() })
                 }
             }
+        })
+    }
+
+    /// The ends of these streams, in one transaction.
+    pub(super) fn tips(&self, streams: &[StreamId]) -> Result<Vec<Option<Tip>>, LedgerError> {
+        let database = self.database.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(database) = &*database else {
+            return Err(LedgerError::unavailable("it is being opened again after a failure"));
+        };
+        undamaged(|| {
+            let transaction = database.begin_read().map_err(storage)?;
+            let heads = transaction.open_table(HEADS).map_err(storage)?;
+            let tip = |head: Head| Tip { version: head.version, digest: head.digest };
+            streams.iter().map(|stream| Ok(head(&heads, *stream)?.map(tip))).collect()
         })
     }
 

@@ -15,3 +15,4 @@ mod suite;
 mod tampered;
 mod tasks;
 mod truth;
+mod unhurried;
