@@ -239,14 +239,15 @@ impl Effects {
     ) -> Result<Option<(Effect, Landing)>, EffectsError> {
         let at = event.at().unwrap_or_default();
         let (append, effect) = step(key, Some(current), event)?;
+        // What was read is checked before what follows from it is written, as it stands in the same streams.
         let mut batch = vec![append];
+        batch.extend(guards);
         for consequence in consequences::of(key, Some(current), &effect, at) {
             match consequence {
                 Consequence::Also(append) if append.stream.kind == StreamKind::Receipt => batch.push(append),
                 _ => return Ok(None),
             }
         }
-        batch.extend(guards);
         let row = Arc::new(effect.clone());
         if !self.rows.sets_out(key, &row) {
             return Ok(None);

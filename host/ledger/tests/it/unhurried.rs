@@ -7,7 +7,8 @@ use async_trait::async_trait;
 use oncegate_ledger::effects::{fold_records, step};
 use oncegate_ledger::memory::MemoryLedger;
 use oncegate_ledger::{
-    Append, Effect, Effects, Event, Ledger, LedgerError, LedgerIdentity, Record, StateTag, Stored, StreamId, Ties,
+    Append, Effect, Effects, Event, Expect, Ledger, LedgerError, LedgerIdentity, Record, StateTag, Stored, StreamId,
+    Ties,
 };
 use tokio::sync::Semaphore;
 
@@ -84,8 +85,10 @@ async fn stored_state(ledger: &Slow, key: [u8; 32]) -> StateTag {
 async fn readers_see_the_row_at_once_and_the_ledger_when_it_has_landed() {
     let (ledger, effects) = slow();
     let row = answered(&effects, KEY).await;
+    // Nobody had the receipt when it was looked up.
+    let guards = vec![Append::guard(StreamId::receipt("acme-eu", "re_1"), Expect::Version(0))];
     let (told, mut landing) =
-        effects.advance_unhurried(KEY, &row, classified(1, done("re_1")), Vec::new()).unwrap().unwrap();
+        effects.advance_unhurried(KEY, &row, classified(1, done("re_1")), guards).unwrap().unwrap();
     landing.begin();
     assert_eq!((told.state, told.receipt.as_deref()), (StateTag::Done, Some("re_1")));
     assert_eq!(effects.get(KEY).await.unwrap(), Some(told.clone()));
