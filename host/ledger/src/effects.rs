@@ -1,12 +1,18 @@
 //! Effects on top of a ledger: only events that the state function allows are stored.
 
+mod landing;
+mod rows;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::consequences::{self, Consequence};
 use crate::{
-    Append, Effect, Event, Expect, Illegal, Ledger, LedgerError, Record, StateTag, Stored, StreamId, sha256, state,
+    Append, Effect, Event, Expect, Illegal, Ledger, LedgerError, Record, StateTag, Stored, StreamId, StreamKind, Tip,
+    sha256, state,
 };
+pub use landing::{Giving, Landing};
+use rows::Rows;
 
 /// Why an event was not stored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -31,12 +37,14 @@ impl EffectsError {
 pub struct Effects {
     /// Where they are stored.
     pub ledger: Arc<dyn Ledger>,
+    rows: Arc<Rows>,
 }
 
 impl Effects {
     /// The effects of this ledger.
     pub fn new(ledger: Arc<dyn Ledger>) -> Effects {
-        Effects { ledger }
+        let rows = Arc::new(Rows::of(ledger.identity()));
+        Effects { ledger, rows }
     }
 
     /// The effect with this key, folded from its events; `None` if there never was one.
@@ -44,7 +52,73 @@ impl Effects {
     /// # Errors
     /// `Damaged` when its stored events could not have happened.
     pub async fn get(&self, key: [u8; 32]) -> Result<Option<Effect>, LedgerError> {
-        fold_records(&self.history(key).await?)
+        if let Some(row) = self.rows.on_the_way(&key) {
+            return Ok(Some(Effect::clone(&row)));
+        }
+        if let Some(kept) = self.rows.kept(&key)
+            && kept.is_at(self.tips(&[StreamId::effect(key)]).await?.first().and_then(Option::as_ref))
+        {
+            return Ok(Some(Effect::clone(&kept.row)));
+        }
+        let records = self.history(key).await?;
+        let row = fold_records(&records)?;
+        // Of what is encrypted no text stays here longer than it is needed.
+        if let (Some(row), Some(last), true) = (&row, records.last(), self.is_plain()) {
+            self.rows.keep(key, &Arc::new(row.clone()), Some(last.digest));
+        }
+        Ok(row)
+    }
+
+    fn is_plain(&self) -> bool {
+        self.ledger.private().is_none_or(|private| private.is_plain())
+    }
+
+    /// The ends of streams, in their order.
+    ///
+    /// # Errors
+    /// Those of [`Ledger::tips`].
+    pub async fn tips(&self, streams: &[StreamId]) -> Result<Vec<Option<Tip>>, LedgerError> {
+        self.ledger.tips(streams).await
+    }
+
+    /// The records of streams that seldom change, in their order. Those that were read and verified before, and end
+    /// as they ended then, are not read again.
+    ///
+    /// # Errors
+    /// Those of [`Ledger::read`].
+    pub async fn records(&self, streams: &[StreamId]) -> Result<Vec<Arc<[Record]>>, LedgerError> {
+        let tips = self.tips(streams).await?;
+        let mut all = Vec::with_capacity(streams.len());
+        for (stream, tip) in streams.iter().zip(tips) {
+            all.push(match (tip, self.rows.stream(stream)) {
+                (None, _) => Arc::default(),
+                (Some(tip), Some(read)) if read.tip == tip => read.records,
+                (Some(_), _) => self.records_anew(*stream).await?,
+            });
+        }
+        Ok(all)
+    }
+
+    async fn records_anew(&self, stream: StreamId) -> Result<Arc<[Record]>, LedgerError> {
+        let records: Arc<[Record]> = self.ledger.read(stream).await?.into();
+        if let Some(tip) = Tip::of(&records) {
+            self.rows.keep_stream(stream, tip, &records);
+        }
+        Ok(records)
+    }
+
+    /// The effects that have had this receipt, also those to which this process is giving it.
+    ///
+    /// # Errors
+    /// Those of [`Ledger::read`].
+    pub async fn of_receipt(&self, receipt: StreamId) -> Result<Vec<Record>, LedgerError> {
+        self.rows.has_been_given(&receipt).await;
+        self.ledger.read(receipt).await
+    }
+
+    /// Holds a receipt for an effect, against everybody else in this process.
+    pub async fn giving(&self, receipt: StreamId, effect: [u8; 32]) -> Giving {
+        Giving::of(&self.rows, vec![(receipt, effect)]).await
     }
 
     /// Its records, in order.
@@ -104,6 +178,7 @@ impl Effects {
         second: Option<Event>,
         also: Vec<Append>,
     ) -> Result<Effect, EffectsError> {
+        self.rows.has_landed(&key).await;
         let mut at = first.at().unwrap_or_default();
         let (append, mut effect) = step(key, current, first)?;
         let mut batch = vec![append];
@@ -140,8 +215,60 @@ impl Effects {
                 }
             }
         }
-        self.ledger.append(batch).await?;
+        self.store(batch).await?;
+        if self.is_plain() {
+            self.rows.keep(key, &Arc::new(effect.clone()), None);
+        }
         Ok(effect)
+    }
+
+    /// As [`Effects::advance`], for an event that follows from what is stored already: gives the row as it will be,
+    /// and its landing. None where other rows change with it: they are not told before it is stored.
+    ///
+    /// Whoever tells of the row before it has landed must hold its receipt ([`Effects::giving`]) from before he read
+    /// whose it is, and know that no other process came between ([`Ledger::foreign_appends`]).
+    ///
+    /// # Errors
+    /// `Illegal`: the state function refuses the event.
+    pub fn advance_unhurried(
+        &self,
+        key: [u8; 32],
+        current: &Effect,
+        event: Event,
+        guards: Vec<Append>,
+    ) -> Result<Option<(Effect, Landing)>, EffectsError> {
+        let at = event.at().unwrap_or_default();
+        let (append, effect) = step(key, Some(current), event)?;
+        // What was read is checked before what follows from it is written, as it stands in the same streams.
+        let mut batch = vec![append];
+        batch.extend(guards);
+        for consequence in consequences::of(key, Some(current), &effect, at) {
+            match consequence {
+                Consequence::Also(append) if append.stream.kind == StreamKind::Receipt => batch.push(append),
+                _ => return Ok(None),
+            }
+        }
+        let row = Arc::new(effect.clone());
+        if !self.rows.sets_out(key, &row) {
+            return Ok(None);
+        }
+        let ledger = Arc::clone(&self.ledger);
+        let append = Box::pin(async move { ledger.append_unhurried(batch).await.map(drop) });
+        Ok(Some((effect, Landing::new(append, Arc::clone(&self.rows), key, row))))
+    }
+
+    /// Appends, and holds the receipts that are given in it meanwhile: who asks whose they are waits for it.
+    async fn store(&self, batch: Vec<Append>) -> Result<(), LedgerError> {
+        let given = |append: &Append| match append.event {
+            Some(Event::ReceiptKnown { effect }) => Some((append.stream, effect)),
+            _ => None,
+        };
+        let _giving = Giving::of(&self.rows, batch.iter().filter_map(given).collect()).await;
+        let stored = self.ledger.append(batch).await.map(drop);
+        if stored.as_ref().is_err_and(|error| error.refuses_effects()) {
+            self.rows.forget();
+        }
+        stored
     }
 
     /// Leaves a tombstone of each of these effects, as last read, in one commit. Their records stay
@@ -170,6 +297,7 @@ impl Effects {
         batch: &mut Vec<Append>,
         further: &mut VecDeque<Consequence>,
     ) -> Result<(), EffectsError> {
+        self.rows.has_landed(&target).await;
         let Some(row) = self.get(target).await?.filter(|row| !over(row)) else { return Ok(()) };
         let stepped = step(target, Some(&row), event(&row)).or_else(|illegal| {
             let why = format!("another effect says otherwise: {illegal}");
@@ -187,10 +315,17 @@ impl Effects {
     /// # Errors
     /// `Damaged` when the parts do not make the answer that was stored; `Gone` after retention.
     pub async fn raw_answer(&self, key: [u8; 32], attempt: [u8; 16]) -> Result<Vec<u8>, LedgerError> {
+        self.raw_answer_in(&self.history(key).await?, attempt).await
+    }
+
+    /// The same from the effect's records, as they were read.
+    ///
+    /// # Errors
+    /// Those of [`Effects::raw_answer`].
+    pub async fn raw_answer_in(&self, history: &[Record], attempt: [u8; 16]) -> Result<Vec<u8>, LedgerError> {
         let mut parts: Vec<(u64, &Stored)> = Vec::new();
         let mut whole: Option<(&Stored, u64, [u8; 32])> = None;
-        let history = self.history(key).await?;
-        for record in &history {
+        for record in history {
             match &record.event {
                 Event::Evidence { attempt: id, offset, bytes, .. } if *id == attempt => parts.push((*offset, bytes)),
                 Event::Responded { attempt: id, head_and_tail, total, digest, .. } if *id == attempt => {

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use crate::postgres::{self, PostgresLedger};
-use crate::{Append, LedgerError, Record, StateTag, Stored, StreamId, memory::MemoryLedger, redb::RedbLedger};
+use crate::{Append, LedgerError, Record, StateTag, Stored, StreamId, Tip, memory::MemoryLedger, redb::RedbLedger};
 
 /// Most records or ids that one call returns, so that no read holds a snapshot for long.
 pub const PAGE_MAX: usize = 1_000;
@@ -44,6 +44,23 @@ pub trait Ledger: Send + Sync {
     /// The marker could not be moved: nothing may be sent.
     async fn marked(&self) -> Result<(), LedgerError> {
         Ok(())
+    }
+
+    /// How many appends other processes have made until now; none while one of them is under way, or where that
+    /// cannot be told. Where it is the same before a read and after [`Ledger::append_unhurried`] was handed a
+    /// batch that rests on it, nobody elsewhere comes before that batch.
+    fn foreign_appends(&self) -> Option<u64> {
+        None
+    }
+
+    /// The ends of these streams, in their order; none for one that does not exist. Whoever has read a stream knows
+    /// by its end whether that is still all of it, for much less than reading it again.
+    async fn tips(&self, streams: &[StreamId]) -> Result<Vec<Option<Tip>>, LedgerError> {
+        let mut tips = Vec::with_capacity(streams.len());
+        for stream in streams {
+            tips.push(Tip::of(&self.read(*stream).await?));
+        }
+        Ok(tips)
     }
 
     /// Every record of a stream in order, each verified against its digest and its predecessor.

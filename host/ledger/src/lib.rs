@@ -41,7 +41,7 @@ pub mod consequences;
 mod record;
 mod wire;
 
-pub use effects::{Effects, EffectsError};
+pub use effects::{Effects, EffectsError, Giving, Landing};
 pub use error::LedgerError;
 pub use event::{
     Dispatch, Enciphered, Ended, Event, KeyName, ObjectKind, Outcome, PermitUse, Private, Proposal, SettleVerdict,
@@ -49,7 +49,7 @@ pub use event::{
 };
 pub use ledger::{INLINE_BYTES_MAX, Ledger, LedgerIdentity, PAGE_MAX, Role, init, open, open_for_reading};
 pub use state::{Answer, Attempt, Effect, Illegal, ResendTerms, Sender, StateTag, answer, may_resend};
-pub use stream::{Append, Expect, Record, StreamId, StreamKind};
+pub use stream::{Append, Expect, Record, StreamId, StreamKind, Tip};
 pub use tasks::{Task, Tasks, TasksError};
 
 /// Lower-case hex.

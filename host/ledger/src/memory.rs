@@ -102,6 +102,11 @@ impl Ledger for MemoryLedger {
         self.state().append(&batch)
     }
 
+    /// Nobody else has it.
+    fn foreign_appends(&self) -> Option<u64> {
+        Some(0)
+    }
+
     async fn read(&self, stream: StreamId) -> Result<Vec<Record>, LedgerError> {
         let state = self.state();
         let seqs = state.streams.get(&stream).map(|(_, seqs)| seqs.as_slice()).unwrap_or_default();

@@ -134,6 +134,11 @@ impl PrivateLedger {
         self.encrypts.store(encrypt, Ordering::Relaxed);
     }
 
+    /// Whether nothing is encrypted, as far as this process has seen.
+    pub fn is_plain(&self) -> bool {
+        !self.encrypts.load(Ordering::Relaxed) && !self.any.load(Ordering::Relaxed)
+    }
+
     /// The ledger as it is stored: what `verify` and `export` read.
     pub fn stored(&self) -> &Arc<dyn Ledger> {
         &self.inner
@@ -296,6 +301,15 @@ impl Ledger for PrivateLedger {
 
     async fn marked(&self) -> Result<(), LedgerError> {
         self.inner.marked().await
+    }
+
+    /// What is encrypted waits for a key before it is handed in: only what is not is handed in at once.
+    fn foreign_appends(&self) -> Option<u64> {
+        self.inner.foreign_appends().filter(|_| self.is_plain())
+    }
+
+    async fn tips(&self, streams: &[StreamId]) -> Result<Vec<Option<crate::Tip>>, LedgerError> {
+        self.inner.tips(streams).await
     }
 
     async fn read(&self, stream: StreamId) -> Result<Vec<Record>, LedgerError> {

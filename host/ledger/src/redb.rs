@@ -7,6 +7,7 @@
 mod client;
 mod committer;
 mod files;
+mod foreign;
 mod forget;
 mod index;
 mod marker;
@@ -32,7 +33,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 use async_trait::async_trait;
 use rand::random;
 
-use crate::{Append, Event, Expect, Ledger, LedgerError, LedgerIdentity, Record, Role, StateTag, Stored, StreamId};
+use crate::{
+    Append, Event, Expect, Ledger, LedgerError, LedgerIdentity, Record, Role, StateTag, Stored, StreamId, Tip,
+};
 use client::Client;
 use committer::Hurry;
 pub use files::everybody_can_change;
@@ -259,6 +262,24 @@ impl Ledger for RedbLedger {
             Reply::Marked => Ok(()),
             _ => unexpected(),
         }
+    }
+
+    fn foreign_appends(&self) -> Option<u64> {
+        match &*self.shared.mode() {
+            Mode::Owner(owner) => owner.reads().foreign.settled(),
+            Mode::Client(_) | Mode::Reader(..) => None,
+        }
+    }
+
+    async fn tips(&self, streams: &[StreamId]) -> Result<Vec<Option<Tip>>, LedgerError> {
+        if let Handle::Owner(_, reads) | Handle::Reader(reads, _) = self.handle() {
+            return reads.tips(streams);
+        }
+        let mut tips = Vec::with_capacity(streams.len());
+        for stream in streams {
+            tips.push(Tip::of(&self.read(*stream).await?));
+        }
+        Ok(tips)
     }
 
     async fn read(&self, stream: StreamId) -> Result<Vec<Record>, LedgerError> {

@@ -248,6 +248,22 @@ impl Append {
     }
 }
 
+/// The end of a stream. While it is the same, so is everything before it: the digests are a chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tip {
+    /// The version of its last record.
+    pub version: u64,
+    /// The digest of its last record.
+    pub digest: [u8; 32],
+}
+
+impl Tip {
+    /// The end of what was read of a stream; none of one that does not exist.
+    pub fn of(records: &[Record]) -> Option<Tip> {
+        records.last().map(|last| Tip { version: last.version, digest: last.digest })
+    }
+}
+
 /// One stored event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {

@@ -5,19 +5,21 @@
 
 mod draft;
 pub(crate) mod evidence;
+mod judging;
+mod own;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use oncegate_contract::Verdict;
-use oncegate_ledger::LedgerError;
+use oncegate_contract::{Answer, Request};
 use oncegate_ledger::state::{Effect, StateTag};
-use oncegate_ledger::{Append, Effects, EffectsError, Ended, Event, Outcome, StreamId};
+use oncegate_ledger::{Append, Dispatch, Effects, EffectsError, Ended, Event, LedgerError, StreamId};
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
 use crate::credential::Credential;
 use crate::echo::Watch;
+use crate::egress::Route;
 use crate::host::{Book, Host};
 use crate::http::{self, End, Exchange, NotSent, Witness};
 use crate::lookup;
@@ -26,6 +28,8 @@ use crate::settle;
 pub(crate) use draft::{
     Draft, again, contract_seen, downstream_key, fresh, known_time, propose, recorded, within_limit,
 };
+use judging::judge;
+pub(crate) use judging::{is_lost, stored};
 
 /// Tries to store an answer that has come while the ledger refuses, some ten minutes: the bytes are in
 /// memory only, and a disk that is full is given time.
@@ -52,86 +56,153 @@ pub(crate) enum AttemptError {
     },
 }
 
-/// Steps e to h; gives the row as it then is, or nothing when another caller was first. Spawn it; do not await it inside something that can be dropped.
-pub(crate) async fn run(host: Arc<Host>, mut draft: Draft) -> Result<Option<Effect>, AttemptError> {
-    let Ok(book) = host.book() else { return Ok(None) };
-    let running = host.mark_running(draft.dispatch.attempt);
-    let event = Event::Dispatched(Box::new(draft.dispatch.clone()));
-    match book.effects.append(draft.key, draft.version, event, std::mem::take(&mut draft.also)).await {
-        Ok(_) => {}
-        Err(error) if error.is_conflict() => return Ok(None),
-        Err(error) => return Err(AttemptError::BeforeSending(error)),
-    }
-    let (sent, echo) = send(&host, book, &draft).await;
-    let effect = record(&host, book, &draft, sent, echo).await?;
-    drop(running);
-    let effect = if effect.state == StateTag::Responded {
-        classify(&host, book, draft.key, effect, draft.secret.as_ref()).await?
-    } else {
-        effect
-    };
-    if settle::wants_confirmation(&effect) {
-        host.tasks.spawn(settle::confirm(Arc::clone(&host), draft.key, draft.dispatch.component));
-    }
-    Ok(Some(effect))
+/// What an attempt came to.
+pub(crate) struct Ran {
+    /// The row as it then is.
+    pub(crate) effect: Effect,
+    /// The answer that it rests on, where its sender read it and may give it to the guest as it is.
+    pub(crate) answer: Option<Answer>,
 }
 
-/// What came of sending, and what the evidence so far showed of the credential.
-async fn send(host: &Host, book: &Book, draft: &Draft) -> (Result<Exchange, NotSent>, Option<Watch>) {
-    let headers = match draft.secret.as_ref().map(Credential::header).transpose() {
-        Ok(header) => header.into_iter().collect::<Vec<_>>(),
-        Err(error) => return (Err(NotSent::Stopped(error.to_string())), None),
+/// The attempt that is being sent.
+struct Sending {
+    key: [u8; 32],
+    attempt: [u8; 16],
+    host: [u8; 16],
+    request: Request,
+    secret: Option<Credential>,
+    route: Route,
+    send_until: Instant,
+}
+
+/// Steps e to h; gives what came of it, or nothing when another caller was first. Spawn it; do not await it inside
+/// something that can be dropped.
+pub(crate) async fn run(host: Arc<Host>, draft: Draft) -> Result<Option<Ran>, AttemptError> {
+    let Ok(book) = host.book() else { return Ok(None) };
+    let Draft { key, row, dispatch, also, request, secret, route, send_until } = draft;
+    let Dispatch { attempt, host: me, component, .. } = dispatch;
+    let running = host.mark_running(attempt);
+    // The row was read before the gates were asked: the commit is made on it as it was then, or not at all.
+    let event = Event::Dispatched(Box::new(dispatch));
+    let row = match book.effects.advance(key, row.as_ref(), event, also).await {
+        Ok(row) => row,
+        Err(error) if error.is_conflict() => return Ok(None),
+        Err(error) => return Err(AttemptError::BeforeSending(error)),
     };
-    let echo = draft.secret.as_ref().map(|secret| Watch::of(secret.bytes()));
-    let mut keeper = Keeper { host, book, draft, echo };
-    let patience = lookup::patience(&host.policy.limits);
-    let sent = http::exchange(&draft.request, &headers, &draft.route, patience, &mut keeper).await;
-    (sent, keeper.echo)
+    let sending = Sending { key, attempt, host: me, request, secret, route, send_until };
+    let (effect, told) = sending.send_and_record(&host, book, row).await?;
+    drop(running);
+    let ran = sending.judge(&host, book, effect, told).await?;
+    if settle::wants_confirmation(&ran.effect) {
+        host.tasks.spawn(settle::confirm(Arc::clone(&host), key, component));
+    }
+    Ok(Some(ran))
+}
+
+impl Sending {
+    /// Steps f and g.
+    async fn send_and_record(
+        &self,
+        host: &Host,
+        book: &Book,
+        row: Effect,
+    ) -> Result<(Effect, Option<own::Told>), AttemptError> {
+        let mut keeper = Keeper { host, book, sending: self, row, echo: None };
+        let sent = self.send(&mut keeper).await;
+        let Keeper { row, echo, .. } = keeper;
+        record(host, book, self, row, sent, echo).await
+    }
+
+    async fn send(&self, keeper: &mut Keeper<'_>) -> Result<Exchange, NotSent> {
+        let header = self.secret.as_ref().map(Credential::header).transpose();
+        let headers: Vec<_> = header.map_err(|error| NotSent::Stopped(error.to_string()))?.into_iter().collect();
+        let patience = lookup::patience(&keeper.host.policy.limits);
+        http::exchange(&self.request, &headers, &self.route, patience, keeper).await
+    }
+
+    /// Step h.
+    async fn judge(
+        &self,
+        host: &Arc<Host>,
+        book: &Book,
+        effect: Effect,
+        told: Option<own::Told>,
+    ) -> Result<Ran, AttemptError> {
+        if effect.state != StateTag::Responded {
+            return Ok(Ran { effect, answer: None });
+        }
+        match told {
+            Some(told) => own::classify(host, book, self, effect, told).await,
+            None => {
+                let effect = classify(host, book, self.key, effect, self.secret.as_ref()).await?;
+                Ok(Ran { effect, answer: None })
+            }
+        }
+    }
 }
 
 /// Looks at the fence before the first byte, and stores evidence as it arrives.
 struct Keeper<'a> {
     host: &'a Host,
     book: &'a Book,
-    draft: &'a Draft,
-    /// Looks for the credential in what arrives.
+    sending: &'a Sending,
+    /// The row as this attempt left it last.
+    row: Effect,
+    /// Looks for the credential in what arrives in pieces.
     echo: Option<Watch>,
+}
+
+impl Keeper<'_> {
+    /// Whether nobody has fenced this host, revoked the effect or taken it over since the row was stored.
+    async fn is_still_ours(&self) -> Result<bool, LedgerError> {
+        let effects = &self.book.effects;
+        let (fence, effect) = (StreamId::host(self.sending.host), StreamId::effect(self.sending.key));
+        // Where both streams end as they did, there is nothing more to read.
+        if let [None, Some(tip)] = effects.tips(&[fence, effect]).await?[..]
+            && tip.version == self.row.version
+        {
+            return Ok(true);
+        }
+        let fenced = effects.ledger.read(fence).await?;
+        if fenced.iter().any(|record| matches!(record.event, Event::HostFenced { .. })) {
+            return Ok(false);
+        }
+        let row = effects.get(self.sending.key).await?;
+        let ours =
+            |row: &Effect| row.attempts.last().is_some_and(|last| last.id == self.sending.attempt && last.is_open());
+        Ok(row.is_some_and(|row| ours(&row) && !row.revoke_wished && !row.frozen))
+    }
 }
 
 #[async_trait::async_trait]
 impl Witness for Keeper<'_> {
     async fn before_first_byte(&mut self) -> Result<(), String> {
         self.book.effects.ledger.marked().await.map_err(|error| error.to_string())?;
-        let fenced = self.book.effects.ledger.read(StreamId::host(self.draft.dispatch.host)).await;
-        let fenced = fenced.map_err(|error| error.to_string())?;
-        if fenced.iter().any(|record| matches!(record.event, Event::HostFenced { .. })) {
-            return Err("this host was fenced".to_owned());
-        }
-        let row = self.book.effects.get(self.draft.key).await.map_err(|error| error.to_string())?;
-        let ours = |row: &Effect| {
-            row.attempts.last().is_some_and(|last| last.id == self.draft.dispatch.attempt && last.is_open())
-        };
-        if !row.as_ref().is_some_and(|row| ours(row) && !row.revoke_wished && !row.frozen) {
-            return Err("the effect was revoked or is no longer this attempt's".to_owned());
+        if !self.is_still_ours().await.map_err(|error| error.to_string())? {
+            return Err("this host was fenced, or the effect revoked, or it is no longer this attempt's".to_owned());
         }
         // Last, since everything above takes time.
-        if Instant::now() >= self.draft.send_until {
+        if Instant::now() >= self.sending.send_until {
             return Err("too long after the dispatch was committed".to_owned());
         }
         Ok(())
     }
 
     async fn received(&mut self, offset: u64, bytes: &[u8]) {
+        if self.echo.is_none() {
+            self.echo = self.sending.secret.as_ref().map(|secret| Watch::of(secret.bytes()));
+        }
         let event = Event::Evidence {
-            attempt: self.draft.dispatch.attempt,
+            attempt: self.sending.attempt,
             offset,
             bytes: bytes.to_vec().into(),
             at: (self.host.now)(),
             // Before it is stored: what gives the credential away is never on disk in clear.
             echoes: self.echo.as_mut().is_some_and(|echo| echo.piece(bytes)),
         };
-        if let Err(error) = push(&self.book.effects, self.draft.key, event).await {
-            tracing::error!(%error, offset, "evidence is only in memory");
+        match push_onto(&self.book.effects, self.sending.key, Some(&self.row), event).await {
+            Ok(row) => self.row = row,
+            Err(error) => tracing::error!(%error, offset, "evidence is only in memory"),
         }
     }
 }
@@ -140,29 +211,33 @@ impl Witness for Keeper<'_> {
 async fn record(
     host: &Host,
     book: &Book,
-    draft: &Draft,
+    sending: &Sending,
+    row: Effect,
     sent: Result<Exchange, NotSent>,
     echo: Option<Watch>,
-) -> Result<Effect, AttemptError> {
-    let attempt = draft.dispatch.attempt;
+) -> Result<(Effect, Option<own::Told>), AttemptError> {
+    let attempt = sending.attempt;
     let at = (host.now)();
-    let event = match sent {
+    let (event, told) = match sent {
         Err(why) => {
-            tracing::warn!(label = %draft.dispatch.label, error = %why, "nothing was sent");
-            Event::NotSent { attempt, at, why: why.to_string() }
+            tracing::warn!(label = row.label(), error = %why, "nothing was sent");
+            (Event::NotSent { attempt, at, why: why.to_string() }, None)
         }
         Ok(exchange) if exchange.sent_bytes == 0 && exchange.raw.is_empty() => {
-            Event::NotSent { attempt, at, why: exchange.error.unwrap_or_default() }
+            (Event::NotSent { attempt, at, why: exchange.error.unwrap_or_default() }, None)
         }
         Ok(exchange) if exchange.raw.is_empty() => {
             let why = exchange.error.unwrap_or_else(|| "no answer came".to_owned());
-            Event::Lost { attempt, at, why, sender_stopped: true }
+            (Event::Lost { attempt, at, why, sender_stopped: true }, None)
         }
-        Ok(exchange) => responded(book, draft, exchange, at, echo).await?,
+        Ok(exchange) => {
+            let (event, told) = responded(book, sending, exchange, at, echo).await;
+            (event, Some(told))
+        }
     };
     for pause in 0..RECORD_TRIES {
-        match push(&book.effects, draft.key, event.clone()).await {
-            Ok(effect) => return Ok(effect),
+        match push_onto(&book.effects, sending.key, Some(&row), event.clone()).await {
+            Ok(effect) => return Ok((effect, told)),
             Err(error) if pause + 1 == RECORD_TRIES || matches!(error, EffectsError::Illegal(_)) => {
                 return Err(error.into());
             }
@@ -178,23 +253,28 @@ async fn record(
 /// The whole answer, less what is stored as evidence already.
 async fn responded(
     book: &Book,
-    draft: &Draft,
+    sending: &Sending,
     exchange: Exchange,
     at: u64,
     echo: Option<Watch>,
-) -> Result<Event, AttemptError> {
-    let attempt = draft.dispatch.attempt;
+) -> (Event, own::Told) {
+    let attempt = sending.attempt;
     // What the ledger has counts, not what was handed to it; where it cannot say, everything is stored.
-    let stored = evidence_bytes(book, draft.key, attempt).await.unwrap_or(0).min(exchange.raw.len());
-    Ok(Event::Responded {
+    let stored = match exchange.witnessed {
+        0 => 0,
+        _ => evidence_bytes(book, sending.key, attempt).await.unwrap_or(0).min(exchange.raw.len()),
+    };
+    let echo = echo.or_else(|| sending.secret.as_ref().map(|secret| Watch::of(secret.bytes())));
+    let echoes = echo.is_some_and(|mut echo| echo.ends(&exchange.raw[stored..]))
+        || stored == 0 && sending.secret.as_ref().is_some_and(|secret| secret.is_in_answer(&exchange.raw));
+    let event = Event::Responded {
         attempt,
         at,
         head_and_tail: exchange.raw[stored..].to_vec().into(),
         total: exchange.raw.len() as u64,
         digest: Sha256::digest(&exchange.raw).into(),
         sent_bytes: exchange.sent_bytes,
-        echoes: echo.is_some_and(|mut echo| echo.ends(&exchange.raw[stored..]))
-            || stored == 0 && draft.secret.as_ref().is_some_and(|secret| secret.is_in_answer(&exchange.raw)),
+        echoes,
         ended: match exchange.end {
             End::Complete => Ended::Complete,
             End::Truncated => Ended::Truncated,
@@ -202,7 +282,8 @@ async fn responded(
             End::Broken => Ended::Failed,
             End::TooLarge => Ended::TooLarge,
         },
-    })
+    };
+    (event, own::Told { complete: exchange.end == End::Complete, raw: exchange.raw, echoes })
 }
 
 async fn evidence_bytes(book: &Book, key: [u8; 32], attempt: [u8; 16]) -> Result<usize, LedgerError> {
@@ -220,13 +301,25 @@ async fn evidence_bytes(book: &Book, key: [u8; 32], attempt: [u8; 16]) -> Result
 
 /// Appends at whatever version the row has: facts are true in any order.
 pub(crate) async fn push(effects: &Effects, key: [u8; 32], event: Event) -> Result<Effect, EffectsError> {
+    push_onto(effects, key, None, event).await
+}
+
+/// The same, tried first on the row as it was last known.
+async fn push_onto(
+    effects: &Effects,
+    key: [u8; 32],
+    known: Option<&Effect>,
+    event: Event,
+) -> Result<Effect, EffectsError> {
     /// Others that may come first; each of them has appended something new.
     const TRIES: usize = 64;
     let mut last = None;
-    for _ in 0..TRIES {
-        let row = effects.get(key).await?;
-        match effects.advance(key, row.as_ref(), event.clone(), Vec::new()).await {
+    for again in 0..TRIES {
+        let read = if again > 0 || known.is_none() { effects.get(key).await? } else { None };
+        match effects.advance(key, read.as_ref().or(known), event.clone(), Vec::new()).await {
             Err(error) if error.is_conflict() => last = Some(error),
+            // It was stored, and nobody was told: what the row says counts.
+            Err(error @ EffectsError::Illegal(_)) if read.is_none() => last = Some(error),
             other => return other,
         }
     }
@@ -252,8 +345,21 @@ pub(crate) async fn lost(
     advance_or_race(book, key, row, event, Vec::new()).await
 }
 
-/// Step h: judges the stored bytes by the contract they were asked under.
+/// Step h: judges the stored bytes by the contract they were asked under. What others left unjudged before they
+/// stopped is judged first: whom a receipt belongs to must not depend on who looks.
 pub(crate) async fn classify(
+    host: &Host,
+    book: &Book,
+    key: [u8; 32],
+    row: Effect,
+    secret: Option<&Credential>,
+) -> Result<Effect, AttemptError> {
+    settle::judge_leftovers(host, book, key).await?;
+    classify_alone(host, book, key, row, secret).await
+}
+
+/// The same of this row alone.
+pub(crate) async fn classify_alone(
     host: &Host,
     book: &Book,
     key: [u8; 32],
@@ -279,85 +385,6 @@ pub(crate) async fn classify(
         }
     }
     Ok(row)
-}
-
-/// Parses and judges in a task of its own, so that a panic in there is an answer like any other.
-async fn judge(
-    host: &Host,
-    book: &Book,
-    key: [u8; 32],
-    row: &Effect,
-    attempt: [u8; 16],
-    secret: Option<&Credential>,
-) -> Result<Result<Outcome, String>, AttemptError> {
-    let Some(dispatch) = row.dispatch.as_deref() else { return Ok(Err("the row has no dispatch".to_owned())) };
-    let contract = host.contract(book, dispatch.contract).await?;
-    let Some(operation) = contract.operations.get(&dispatch.operation).cloned() else {
-        return Ok(Err("the contract has no such operation".to_owned()));
-    };
-    let raw = match book.effects.raw_answer(key, attempt).await {
-        Ok(raw) => raw,
-        // Bytes that cannot be had again say nothing; the row goes on as unknown.
-        Err(error) if is_lost(&error) => return Ok(Err(error.to_string())),
-        Err(error) => return Err(EffectsError::from(error).into()),
-    };
-    let answered = answered(book, key, attempt).await?;
-    let complete = answered.as_ref().is_some_and(|answered| answered.complete);
-    let echoes = answered.is_some_and(|answered| answered.echoes);
-    let judged = tokio::spawn(async move {
-        match http::parse(&operation.method, &raw, complete).await {
-            Ok(answer) => (oncegate_contract::classify(&operation, &answer), Some(answer)),
-            Err(error) => (Verdict::Unknown { why: error.to_string() }, None),
-        }
-    });
-    let Ok((verdict, answer)) = judged.await else { return Ok(Err("judging the answer panicked".to_owned())) };
-    if let Some(answer) = answer {
-        host.saw_date(&answer);
-    }
-    // Whoever judges an answer later than its sender reads the secret again, for those that hold it.
-    let again = if echoes && secret.is_none() { host.secret_of(Some(dispatch)).await } else { None };
-    Ok(Ok(hidden(verdict, secret.or(again.as_ref()), echoes)))
-}
-
-/// What gives the secret away is kept as a digest: a blank makes any text one that is not shown. Where the
-/// answer holds the secret and nobody knows it any more, that is all that it says.
-fn hidden(verdict: Verdict, secret: Option<&Credential>, echoes: bool) -> Outcome {
-    let digest = |text: String| oncegate_contract::safe_text(&format!("{text} "));
-    let hide = |text: String| match secret {
-        Some(secret) if secret.is_in(text.as_bytes()) => digest(text),
-        None if echoes => digest(text),
-        _ => text,
-    };
-    match verdict {
-        Verdict::Done { receipt } => Outcome::Done { receipt: hide(receipt) },
-        Verdict::Issued { receipt } => Outcome::Issued { receipt: receipt.map(hide) },
-        Verdict::NoEffect { reason } => Outcome::NoEffect { reason: hide(reason) },
-        Verdict::Unknown { why } => Outcome::Unknown { why },
-    }
-}
-
-/// Whether bytes can never be had again; those under a key that is not here may be.
-pub(crate) fn is_lost(error: &LedgerError) -> bool {
-    let for_good = error.withholds_bytes() && !matches!(error, LedgerError::Locked { .. });
-    for_good || matches!(error, LedgerError::Damaged { .. })
-}
-
-/// How an attempt's answer came.
-pub(crate) struct Answered {
-    /// It is whole.
-    pub(crate) complete: bool,
-    /// It gives away the credential it was asked with.
-    pub(crate) echoes: bool,
-}
-
-pub(crate) async fn answered(book: &Book, key: [u8; 32], attempt: [u8; 16]) -> Result<Option<Answered>, AttemptError> {
-    let history = book.effects.history(key).await.map_err(EffectsError::from)?;
-    Ok(history.iter().find_map(|record| match &record.event {
-        Event::Responded { attempt: id, ended, echoes, .. } if *id == attempt => {
-            Some(Answered { complete: *ended == Ended::Complete, echoes: *echoes })
-        }
-        _ => None,
-    }))
 }
 
 /// Appends at the row's version; when another was first, the caller looks again.

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use oncegate_contract::{Contract, EffectClass, Fetched, FieldError, Operation, Sources, Value};
+use oncegate_ledger::StreamId;
 
 use crate::client_key::Used;
-use crate::host::Host;
+use crate::host::{Host, digest};
 use crate::limits::{HEADER_BYTES_MAX, HEADERS_MAX, Limits};
 use crate::load::Loaded;
 use crate::lookup;
@@ -41,6 +42,8 @@ struct Progress {
     lookup_stop: Option<Stop>,
     closed: bool,
     only_looks: bool,
+    /// Streams whose records decide what the call is told, with their versions.
+    rests: Vec<(StreamId, u64)>,
 }
 
 /// One lookup of the call, as it was answered.
@@ -347,6 +350,7 @@ impl Call {
         let mut progress = self.progress();
         progress.host_calls = 0;
         progress.fetches.clear();
+        progress.rests.clear();
         progress.lookup_stop = None;
         // What had no key yet was not sent.
         progress.asked.retain(|one| one.key.is_some() || one.instead.is_some());
@@ -357,7 +361,32 @@ impl Call {
         self.progress().only_looks = true;
     }
 
-    fn only_looks(&self) -> bool {
+    /// Notes that what is told rests on this stream, which is at this version; 0 where there is none.
+    pub(crate) fn rests_on(&self, stream: StreamId, version: u64) {
+        let mut progress = self.progress();
+        if !progress.rests.contains(&(stream, version)) {
+            progress.rests.push((stream, version));
+        }
+    }
+
+    /// All that was noted. A stream that changed meanwhile is there twice.
+    pub(crate) fn rests(&self) -> Vec<(StreamId, u64)> {
+        self.progress().rests.clone()
+    }
+
+    /// The same for two calls that differ in nothing: component, tool, arguments, context, client's key.
+    pub(crate) fn identity(&self) -> [u8; 32] {
+        let arguments = self.arguments.to_string();
+        let component = &self.component.description.digest;
+        let mut parts: Vec<&[u8]> = vec![component, self.tool.as_bytes(), arguments.as_bytes()];
+        for (name, value) in &self.context {
+            parts.extend([name.as_bytes(), value.as_bytes()]);
+        }
+        parts.extend(self.client_key().map(|used| &used.stream.id[..]));
+        digest(&parts)
+    }
+
+    pub(crate) fn only_looks(&self) -> bool {
         self.progress().only_looks
     }
 

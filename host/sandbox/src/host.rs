@@ -22,6 +22,7 @@ use crate::http;
 use crate::place::Place;
 use crate::plan::{Plan, PlanSource};
 use crate::policy::Policy;
+use crate::repeats::Repeats;
 use crate::stamps::Stamps;
 use crate::stop::Stop;
 
@@ -42,6 +43,8 @@ const ACCOUNTS_MAX: NonZeroUsize = NonZeroUsize::new(1_024).unwrap();
 const FROZEN_COUNTED_MAX: usize = 10_000;
 /// Contracts kept in memory; each may have 1 MiB of text.
 const CONTRACTS_KEPT_MAX: NonZeroUsize = NonZeroUsize::new(64).unwrap();
+/// Contracts that are known to be in the ledger, by digest.
+const CONTRACTS_STORED_MAX: NonZeroUsize = NonZeroUsize::new(1_024).unwrap();
 /// Plans kept in memory; each may have 32 MiB.
 const PLANS_KEPT_MAX: NonZeroUsize = NonZeroUsize::new(8).unwrap();
 
@@ -71,12 +74,18 @@ pub(crate) struct Host {
     pub(crate) tasks: TaskTracker,
     /// The highest stamp in the ledger.
     pub(crate) stamps: Arc<Stamps>,
+    /// What calls under this policy were told.
+    pub(crate) repeats: Arc<Repeats>,
     known: Arc<Known>,
 }
 
 /// What this process has seen or does, whichever policy its calls began under.
 struct Known {
     closed: AtomicBool,
+    /// What others left unjudged was judged since this process owns the ledger.
+    no_leftovers: AtomicBool,
+    /// Contracts that are in the ledger: they stay there.
+    contracts_stored: Mutex<LruCache<[u8; 32], ()>>,
     running: Mutex<HashSet<[u8; 16]>>,
     stops_seen: Mutex<LruCache<[u8; 16], Instant>>,
     /// Hosts that an operator fenced, as far as this process has looked.
@@ -93,6 +102,8 @@ impl Host {
     pub(crate) fn new(place: Place, cache: Cache, policy: Policy, book: Result<Book, String>, now: Clock) -> Self {
         let known = Known {
             closed: AtomicBool::new(false),
+            no_leftovers: AtomicBool::new(false),
+            contracts_stored: remembering(CONTRACTS_STORED_MAX),
             running: Mutex::default(),
             stops_seen: remembering(SEEN_MAX),
             fenced: remembering(SEEN_MAX),
@@ -111,6 +122,7 @@ impl Host {
             now,
             tasks: TaskTracker::new(),
             stamps: Arc::default(),
+            repeats: Arc::default(),
             known: Arc::new(known),
         }
     }
@@ -118,12 +130,33 @@ impl Host {
     /// The same under another policy.
     pub(crate) fn under(&self, policy: Policy) -> Self {
         let policy = policy.knowing(&self.policy.signatures);
-        Self { policy: Arc::new(policy), ..self.clone() }
+        Self { policy: Arc::new(policy), repeats: Arc::default(), ..self.clone() }
     }
 
     /// Ends dispatching for all calls.
     pub(crate) fn close(&self) {
         self.known.closed.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn has_no_leftovers(&self) -> bool {
+        self.known.no_leftovers.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn judged_leftovers(&self) {
+        self.known.no_leftovers.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn leaves_leftovers(&self) {
+        self.known.no_leftovers.store(false, Ordering::Release);
+    }
+
+    /// Whether this contract is known to be in the ledger.
+    pub(crate) fn is_stored(&self, contract: &[u8; 32]) -> bool {
+        lock(&self.known.contracts_stored).get(contract).is_some()
+    }
+
+    pub(crate) fn was_stored(&self, contract: [u8; 32]) {
+        lock(&self.known.contracts_stored).put(contract, ());
     }
 
     pub(crate) fn is_closed(&self) -> bool {

@@ -32,6 +32,7 @@ pub mod permit;
 mod place;
 pub mod plan;
 pub mod privacy;
+mod repeats;
 mod replay;
 #[cfg(target_os = "linux")]
 mod runner;

@@ -24,13 +24,13 @@ mod undoing;
 use std::sync::Arc;
 use std::time::Duration;
 
-use oncegate_contract::{EffectKey, Fingerprint, Operation, Resolved, Role, Value};
-use oncegate_ledger::state::{self, Answer, Effect, StateTag};
-use oncegate_ledger::{EffectsError, LedgerError};
+use oncegate_contract::{Answer, EffectKey, Fingerprint, Operation, Resolved, Role, Value};
+use oncegate_ledger::state::{self, Answer as Heard, Effect, StateTag};
+use oncegate_ledger::{EffectsError, LedgerError, StreamId};
 use rand::Rng;
 use tokio::time::Instant;
 
-use crate::attempt::{self, Draft};
+use crate::attempt::{self, Draft, Ran};
 use crate::call::{Asked, Call, Fetch, Reply, denied};
 use crate::host::Book;
 use crate::outcome::Detail;
@@ -177,8 +177,8 @@ impl Wanted<'_> {
         }
         let sender = row.as_ref().map_or(state::Sender::Stopped, |row| self.call.host.sender(self.book, row));
         let answer = match self.heard(state::answer(row.as_ref(), &differing, sender))? {
-            Answer::NextEpoch { epoch } => return Ok(Step::End(Next::Epoch(epoch))),
-            Answer::Dispatch { .. } | Answer::AwaitingApproval if self.former => {
+            Heard::NextEpoch { epoch } => return Ok(Step::End(Next::Epoch(epoch))),
+            Heard::Dispatch { .. } | Heard::AwaitingApproval if self.former => {
                 return Ok(Step::End(Next::Fresh(row.map_or(0, |row| row.version))));
             }
             other => other,
@@ -190,44 +190,45 @@ impl Wanted<'_> {
         self.call.note(asked.clone());
         let mut looks = Looks { attach_until, settled };
         let Some(row) = row else { return self.dispatch(None, asked, &mut looks).await };
+        self.call.rests_on(StreamId::effect(self.key.0), row.version);
         asked.reworded =
             row.generated().is_some_and(|first| first != oncegate_contract::generated_digest(&self.resolved));
-        let dispatches = matches!(answer, Answer::Dispatch { .. } | Answer::AwaitingApproval);
+        let dispatches = matches!(answer, Heard::Dispatch { .. } | Heard::AwaitingApproval);
         if !dispatches && !self.note_client_key().await? {
             return Ok(Step::Raced);
         }
         match answer {
             // What waits may have to be amended; a row that only waits goes no further than its gate.
-            Answer::Dispatch { .. } | Answer::AwaitingApproval => self.dispatch(Some(&row), asked, &mut looks).await,
-            Answer::Replay => Ok(Step::End(Next::Reply(self.replay(&row).await?))),
-            Answer::InProgress => self.attach(&row, attach_until).await,
-            Answer::SenderLost => self.lost(&row, sender).await,
-            Answer::Classify => {
+            Heard::Dispatch { .. } | Heard::AwaitingApproval => self.dispatch(Some(&row), asked, &mut looks).await,
+            Heard::Replay => Ok(Step::End(Next::Reply(self.replay(&row).await?))),
+            Heard::InProgress => self.attach(&row, attach_until).await,
+            Heard::SenderLost => self.lost(&row, sender).await,
+            Heard::Classify => {
                 attempt::classify(&self.call.host, self.book, self.key.0, row, None).await.map_err(attempt_stop)?;
                 Ok(Step::Again)
             }
-            Answer::Settle => self.settle(row, looks.settled).await,
-            Answer::Issued => self.issued(row, looks.settled).await,
-            Answer::Stranded => Err(Stop::Unsettled(Detail::Stranded)),
-            Answer::Frozen => {
+            Heard::Settle => self.settle(row, looks.settled).await,
+            Heard::Issued => self.issued(row, looks.settled).await,
+            Heard::Stranded => Err(Stop::Unsettled(Detail::Stranded)),
+            Heard::Frozen => {
                 self.call.host.saw_frozen(self.key.0, row.account());
                 Err(Stop::Unsettled(Detail::Frozen))
             }
-            Answer::Revoked | Answer::NextEpoch { .. } | Answer::Superseded { .. } => Err(Stop::Revoked),
-            Answer::KeyReused(fields) => Err(Stop::KeyReused(fields)),
+            Heard::Revoked | Heard::NextEpoch { .. } | Heard::Superseded { .. } => Err(Stop::Revoked),
+            Heard::KeyReused(fields) => Err(Stop::KeyReused(fields)),
         }
     }
 
     /// What this call hears of a row that was superseded: the later epoch is for those whom the decision
     /// names, the others hear the earlier one.
-    fn heard(&self, answer: Answer) -> Result<Answer, Stop> {
+    fn heard(&self, answer: Heard) -> Result<Heard, Stop> {
         match answer {
-            Answer::Superseded { epoch, for_whom, .. } if self.call.is_named(&for_whom) => {
-                Ok(Answer::NextEpoch { epoch })
+            Heard::Superseded { epoch, for_whom, .. } if self.call.is_named(&for_whom) => {
+                Ok(Heard::NextEpoch { epoch })
             }
-            Answer::Superseded { earlier, .. } => match *earlier {
+            Heard::Superseded { earlier, .. } => match *earlier {
                 // The epoch after an undone one is not for everybody any more.
-                Answer::NextEpoch { .. } => Err(Stop::Revoked),
+                Heard::NextEpoch { .. } => Err(Stop::Revoked),
                 earlier => Ok(earlier),
             },
             other => Ok(other),
@@ -352,7 +353,7 @@ impl Wanted<'_> {
         let host = Arc::clone(&self.call.host);
         let running = self.call.host.tasks.spawn(attempt::run(host, draft));
         match running.await {
-            Ok(Ok(Some(effect))) => self.ended(effect).await,
+            Ok(Ok(Some(ran))) => self.ended(ran).await,
             Ok(Ok(None)) => Ok(Step::Raced),
             Ok(Err(error)) => Err(attempt_stop(error)),
             // It panicked; the row says how far it came.
@@ -360,18 +361,15 @@ impl Wanted<'_> {
         }
     }
 
-    async fn ended(&self, effect: Effect) -> Result<Step, Stop> {
+    async fn ended(&self, ran: Ran) -> Result<Step, Stop> {
+        let Ran { effect, answer } = ran;
         match effect.state {
             StateTag::Done => {
-                let answer = replay::answer(&self.call.host, self.book, self.key.0, &effect, self.operation)
-                    .await
-                    .map_err(attempt_stop)?;
+                let answer = self.told(&effect, answer).await?;
                 Ok(Step::End(Next::Reply(self.first_step(answer, false, Some(true)))))
             }
             StateTag::NoEffect if effect.attempts.last().is_some_and(|attempt| attempt.responded) => {
-                let answer = replay::answer(&self.call.host, self.book, self.key.0, &effect, self.operation)
-                    .await
-                    .map_err(attempt_stop)?;
+                let answer = self.told(&effect, answer).await?;
                 Ok(Step::End(Next::Reply(self.call.reply(self.operation, answer, false, Some(false)))))
             }
             StateTag::NoEffect => Err(Stop::NotSent("the provider could not be reached".to_owned())),
@@ -382,6 +380,16 @@ impl Wanted<'_> {
             // One settling look at once: most time-outs are answered by it.
             _ => Ok(Step::Again),
         }
+    }
+}
+
+impl Wanted<'_> {
+    /// The answer as its sender read it, else as it is stored.
+    async fn told(&self, row: &Effect, answer: Option<Answer>) -> Result<Answer, Stop> {
+        if let Some(answer) = answer {
+            return Ok(answer);
+        }
+        replay::answer(&self.call.host, self.book, self.key.0, row, self.operation).await.map_err(attempt_stop)
     }
 }
 

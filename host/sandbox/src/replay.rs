@@ -4,7 +4,7 @@ use oncegate_contract::{Answer, Operation, Segment, Settle};
 use oncegate_ledger::state::{Attempt, Effect, StateTag};
 use oncegate_ledger::{EffectsError, Event, LedgerError, Outcome, SettleVerdict};
 
-use crate::attempt::{AttemptError, answered};
+use crate::attempt::{self, AttemptError};
 use crate::host::{Book, Host};
 use crate::http;
 
@@ -52,12 +52,11 @@ pub(crate) async fn first_answer(
     operation: &Operation,
 ) -> Result<First, AttemptError> {
     if let Some(attempt) = row.attempts.iter().rev().find(|attempt| decided(row, attempt)) {
-        let raw = match book.effects.raw_answer(key, attempt.id).await {
-            Ok(raw) => raw,
+        let (raw, answered) = match attempt::stored(book, key, attempt.id).await {
+            Ok(stored) => stored,
             Err(error) if withheld(row, &error) => return Ok(First::None),
             Err(error) => return Err(EffectsError::from(error).into()),
         };
-        let answered = answered(book, key, attempt.id).await?;
         let complete = answered.as_ref().is_some_and(|answered| answered.complete);
         if let Ok(mut answer) = http::parse(&operation.method, &raw, complete).await {
             if answered.is_some_and(|answered| answered.echoes) {
@@ -99,7 +98,7 @@ fn receipt_alone(row: &Effect, operation: &Operation) -> Option<Vec<u8>> {
 }
 
 /// Whether this attempt's answer is what the row's state rests on.
-fn decided(row: &Effect, attempt: &Attempt) -> bool {
+pub(crate) fn decided(row: &Effect, attempt: &Attempt) -> bool {
     match &attempt.outcome {
         Some(Outcome::Done { receipt }) => row.receipt.as_ref() == Some(receipt),
         // What another operation completes has no other answer of its own.

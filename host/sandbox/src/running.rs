@@ -14,7 +14,7 @@ use crate::client_key::{ClientKey, Used};
 use crate::convert;
 use crate::describe::ToolDescription;
 use crate::guest::Run;
-use crate::host::digest;
+use crate::host::{Host, digest};
 use crate::outcome::{Ended, Outcome};
 use crate::sandbox::Sandbox;
 use crate::stop::Stop;
@@ -35,14 +35,15 @@ impl Ready {
     /// The same for two requests that differ in nothing: component, tool, arguments, context, client's key.
     #[must_use]
     pub fn identity(&self) -> [u8; 32] {
-        let arguments = self.call.arguments.to_string();
-        let component = &self.call.component.description.digest;
-        let mut parts: Vec<&[u8]> = vec![component, self.call.tool.as_bytes(), arguments.as_bytes()];
-        for (name, value) in &self.call.context {
-            parts.extend([name.as_bytes(), value.as_bytes()]);
-        }
-        parts.extend(self.call.client_key().map(|used| &used.stream.id[..]));
-        digest(&parts)
+        self.call.identity()
+    }
+
+    pub(crate) fn host(&self) -> &Arc<Host> {
+        &self.sandbox.host
+    }
+
+    pub(crate) fn call(&self) -> &Call {
+        &self.call
     }
 
     /// If the client sent its own key along with the call: it is refused where that was used for something
@@ -136,7 +137,11 @@ impl Running {
         if self.guest.is_finished() {
             self.ended().await;
         }
-        self.sandbox.outcome(&self.call, self.ended.clone().unwrap_or(Ended::Running)).await
+        let outcome = self.sandbox.outcome(&self.call, self.ended.clone().unwrap_or(Ended::Running)).await;
+        if matches!(self.ended, Some(Ended::Returned(_))) {
+            self.sandbox.remember(&self.call, &outcome).await;
+        }
+        outcome
     }
 
     /// Ends the guest at once. No effect is dispatched after this; one that was goes on.

@@ -166,10 +166,14 @@ impl Sandbox {
 
     /// Calls a tool and answers within the policy's `answer-within`; the guest may run on.
     pub async fn call(&self, component: &Arc<Loaded>, request: CallRequest) -> Outcome {
-        let mut running = match self.ready(component, request).await {
-            Ok(ready) => ready.start(),
+        let ready = match self.ready(component, request).await {
+            Ok(ready) => ready,
             Err(refused) => return *refused,
         };
+        if let Some(told) = ready.told_before().await {
+            return told;
+        }
+        let mut running = ready.start();
         // Whether it ended or not, the rows say what has come of it.
         let _ = tokio::time::timeout(self.host.policy.limits.answer_within, running.ended()).await;
         running.outcome().await

@@ -4,6 +4,7 @@
 //! unknown; it is absent only under all the conditions of rule 4.
 
 mod epochs;
+mod leftovers;
 mod receipts;
 mod rule;
 mod schedule;
@@ -20,6 +21,7 @@ use crate::host::{Book, Host};
 use crate::perform::completing;
 
 pub(crate) use epochs::heard_by;
+pub(crate) use leftovers::judge_leftovers;
 pub(crate) use receipts::belonging;
 pub(crate) use rule::{Rule, Seen, Sought};
 pub(crate) use schedule::round;
@@ -63,6 +65,7 @@ pub(crate) async fn settle(
     let Some(rule) = rule_of(host, book, key, row, component).await? else {
         return Ok(Settled::Open("nothing was sent".to_owned()));
     };
+    judge_leftovers(host, book, key).await?;
     let mut seen = rule.look().await?;
     if let (Ok(Seen { wait: Some(wait), .. }), Patience::Long) = (&seen, patience) {
         sleep(*wait).await;

@@ -1,9 +1,12 @@
 //! What can be measured, one module for each.
 
+pub mod already_done;
 pub mod callers;
+pub mod effect;
 pub mod neighbours;
 pub mod peers;
 pub mod provider;
+pub mod throughput;
 pub mod world;
 
 use std::path::{Path, PathBuf};
@@ -43,6 +46,9 @@ pub const ALL: &[Part] = &[
         peers: true,
         measure: peers::measure,
     },
+    Part { name: "effect", about: "one effect beside two commits", peers: false, measure: effect::measure },
+    Part { name: "already-done", about: "a repeat beside the first", peers: false, measure: already_done::measure },
+    Part { name: "throughput", about: "whole effects per second", peers: false, measure: throughput::measure },
 ];
 
 /// A program that was built beside this one.

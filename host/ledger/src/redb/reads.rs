@@ -7,13 +7,14 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use redb::{ReadTransaction, ReadableDatabase, ReadableTable, TableDefinition};
 
+use super::foreign::Foreign;
 use super::index::{self, Known, Tail};
 use super::marks::{self, Marks};
 use super::protocol::{Reply, Request};
 use super::segments::Segments;
 use crate::commit::Head;
 use crate::record::{self, Row};
-use crate::{LedgerError, PAGE_MAX, Record, StateTag, Stored, StreamId, StreamKind};
+use crate::{LedgerError, PAGE_MAX, Record, StateTag, Stored, StreamId, StreamKind, Tip};
 
 /// Record by sequence number.
 pub(super) const RECORDS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("records");
@@ -33,6 +34,8 @@ type Readable = Arc<dyn ReadableDatabase + Send + Sync>;
 pub(crate) struct Reads {
     opened: RwLock<Option<Opened>>,
     segments: Segments,
+    /// What other processes append through this one.
+    pub(super) foreign: Foreign,
 }
 
 /// What is read while the ledger is open.
@@ -67,6 +70,18 @@ impl Opened {
         }
     }
 
+    fn tips(&self, streams: &[StreamId]) -> Result<Vec<Option<Tip>>, LedgerError> {
+        let in_tail = |tail: &Tail| streams.iter().map(|stream| tail.head(*stream)).collect::<Vec<_>>();
+        let (transaction, newest) = self.newest(in_tail)?;
+        let heads = transaction.open_table(HEADS).map_err(storage)?;
+        let tip = |head: Head| Tip { version: head.version, digest: head.digest };
+        let ends = streams.iter().zip(newest).map(|(stream, newest)| match newest {
+            Some(head) => Ok(Some(tip(head))),
+            None => Ok(head(&heads, *stream)?.map(tip)),
+        });
+        ends.collect()
+    }
+
     fn answer(&self, request: &Request) -> Result<Reply, LedgerError> {
         match request {
             Request::Read { stream } => {
@@ -98,7 +113,7 @@ impl Reads {
 
     /// Of a ledger that is open in this process.
     pub(super) fn of(opened: Opened, segments: Segments) -> Reads {
-        Reads { opened: RwLock::new(Some(opened)), segments }
+        Reads { opened: RwLock::new(Some(opened)), segments, foreign: Foreign::default() }
     }
 
     /// Lets go of the database, after the reads under way.
@@ -131,6 +146,13 @@ impl Reads {
         let opened = self.opened.read().unwrap_or_else(PoisonError::into_inner);
         let Some(opened) = &*opened else { return Err(being_opened()) };
         undamaged(|| opened.answer(request))
+    }
+
+    /// The ends of these streams, in one transaction.
+    pub(super) fn tips(&self, streams: &[StreamId]) -> Result<Vec<Option<Tip>>, LedgerError> {
+        let opened = self.opened.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(opened) = &*opened else { return Err(being_opened()) };
+        undamaged(|| opened.tips(streams))
     }
 
     fn load(&self, bytes: &Stored) -> Result<Vec<u8>, LedgerError> {

@@ -168,7 +168,10 @@ impl Inner {
         let answer = match request {
             Request::Append { batch, nonce, again } => {
                 let replies = replies.clone();
+                let reads = Arc::clone(&self.reads);
+                reads.foreign.begins();
                 let reply = move |outcome: Result<Vec<u64>, LedgerError>| {
+                    reads.foreign.ends();
                     drop(replies.send((number, outcome.map(Reply::Versions))));
                 };
                 match Op::new(batch, Some(nonce), again) {

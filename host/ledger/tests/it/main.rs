@@ -16,3 +16,4 @@ mod suite;
 mod tampered;
 mod tasks;
 mod truth;
+mod unhurried;

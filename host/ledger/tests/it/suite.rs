@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use oncegate_ledger::{
-    Append, Effects, Event, Expect, INLINE_BYTES_MAX, Ledger, LedgerError, StateTag, Stored, StreamId, StreamKind,
+    Append, Effects, Event, Expect, INLINE_BYTES_MAX, Ledger, LedgerError, StateTag, Stored, StreamId, StreamKind, Tip,
     memory::MemoryLedger, redb::RedbLedger, verify,
 };
 
@@ -40,6 +40,16 @@ async fn streams_are_chained(ledger: &dyn Ledger) {
         assert!(pair[1].seq > pair[0].seq);
     }
     assert!(ledger.read(stream(99)).await.unwrap().is_empty());
+}
+
+async fn an_end_is_that_of_what_is_read(ledger: &dyn Ledger) {
+    let streams = [stream(1), stream(99), stream(2)];
+    let mut read = Vec::new();
+    for stream in streams {
+        read.push(Tip::of(&ledger.read(stream).await.unwrap()));
+    }
+    assert_eq!(ledger.tips(&streams).await.unwrap(), read);
+    assert!(read[0].is_some() && read[1].is_none(), "{read:?}");
 }
 
 async fn a_permit_never_goes_below_nothing(ledger: &dyn Ledger) {
@@ -156,6 +166,7 @@ async fn it_can_be_scanned_verified_and_exported(ledger: &dyn Ledger) {
 pub(crate) async fn suite(ledger: Arc<dyn Ledger>) {
     appends_are_atomic_over_their_streams(&*ledger).await;
     streams_are_chained(&*ledger).await;
+    an_end_is_that_of_what_is_read(&*ledger).await;
     a_permit_never_goes_below_nothing(&*ledger).await;
     effects_are_listed_by_state(Arc::clone(&ledger)).await;
     evidence_and_large_bytes_come_back(Arc::clone(&ledger)).await;

@@ -28,7 +28,8 @@ const STAMP_PAGES_MAX: usize = 400;
 /// Everything that one attempt needs, so that it can go on by itself.
 pub(crate) struct Draft {
     pub(super) key: [u8; 32],
-    pub(super) version: u64,
+    /// As it was read before the gates were asked.
+    pub(super) row: Option<Effect>,
     pub(super) dispatch: Dispatch,
     pub(super) also: Vec<Append>,
     pub(super) request: Request,
@@ -149,7 +150,7 @@ pub(crate) async fn fresh(
     };
     let draft = Draft {
         key: wanted.key.0,
-        version: row.map_or(0, |row| row.version),
+        row: row.cloned(),
         dispatch,
         also,
         request,
@@ -210,7 +211,7 @@ pub(crate) async fn again(
     let dispatch = Dispatch { attempt, host: book.me.id(), at: (host.now)(), resend: true, ties, ..first.clone() };
     Ok(Draft {
         key,
-        version: row.version,
+        row: Some(row.clone()),
         dispatch,
         also: passage.also,
         request,
@@ -244,7 +245,7 @@ pub(crate) async fn known_time(host: &Host, book: &Book, key: [u8; 32]) -> Resul
 
 /// What a new row needs beside itself: its contract, and how later calls find it.
 pub(crate) async fn recorded(wanted: &Wanted<'_>, also: &mut Vec<Append>) -> Result<(), Stop> {
-    contract_seen(wanted.book, wanted.call.contract(), also).await?;
+    contract_seen(&wanted.call.host, wanted.book, wanted.call.contract(), also).await?;
     // Only what tells which effect this is; a lookup that many effects share finds none of them.
     let naming: Vec<&str> = wanted.operation.fields.iter().filter_map(key_lookup).collect();
     let lookups = wanted.fetches.iter().filter(|fetch| fetch.effect.is_none());
@@ -255,11 +256,21 @@ pub(crate) async fn recorded(wanted: &Wanted<'_>, also: &mut Vec<Append>) -> Res
 }
 
 /// Keeps the contract that this row will be judged by.
-pub(crate) async fn contract_seen(book: &Book, contract: &Contract, also: &mut Vec<Append>) -> Result<(), Stop> {
+pub(crate) async fn contract_seen(
+    host: &Host,
+    book: &Book,
+    contract: &Contract,
+    also: &mut Vec<Append>,
+) -> Result<(), Stop> {
     let digest = contract.digest();
     let id = StreamId { kind: StreamKind::Contract, id: digest };
+    if host.is_stored(&digest) {
+        return Ok(());
+    }
     if read(book, id).await?.is_empty() {
         also.push(Append::new(id, Expect::Version(0), Event::ContractSeen { text: contract.text.clone(), digest }));
+    } else {
+        host.was_stored(digest);
     }
     Ok(())
 }

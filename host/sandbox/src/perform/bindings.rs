@@ -1,9 +1,10 @@
 //! The recipe of a key and the account behind it: bound at first use, and the same ever after.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use oncegate_contract::Operation;
-use oncegate_ledger::{Append, Event, Expect, StreamId, StreamKind};
+use oncegate_ledger::{Append, Event, Expect, Record, StreamId, StreamKind};
 
 use super::{Wanted, ledger_stop, owner};
 use crate::call::Call;
@@ -24,15 +25,16 @@ pub(super) async fn check_recipes(
     recipe: &[u8; 32],
 ) -> Result<Vec<Append>, Stop> {
     let owner = call.owner()?.owner;
-    let former = oncegate_contract::former_recipes(operation);
+    let ids: Vec<StreamId> = actions(operation).into_iter().map(|action| recipe_stream(&owner, action)).collect();
+    let read = records(call, book, &ids).await?;
     let mut also = Vec::new();
-    for action in actions(operation) {
-        let id = recipe_stream(&owner, action);
-        let records = book.effects.ledger.read(id).await.map_err(|error| ledger_stop(error.into()))?;
+    for (id, records) in ids.into_iter().zip(read) {
         let expect = Expect::Version(records.last().map_or(0, |record| record.version));
-        also.push(match records.into_iter().next_back().map(|record| record.event) {
-            Some(Event::RecipeBound { recipe: bound, .. }) if bound == *recipe => Append::guard(id, expect),
-            Some(Event::RecipeBound { recipe: bound, .. }) if !former.contains(&bound) => {
+        also.push(match records.last().map(|record| &record.event) {
+            Some(Event::RecipeBound { recipe: bound, .. }) if bound == recipe => Append::guard(id, expect),
+            Some(Event::RecipeBound { recipe: bound, .. })
+                if !oncegate_contract::former_recipes(operation).contains(bound) =>
+            {
                 return Err(Stop::RecipeChanged);
             }
             _ => {
@@ -57,15 +59,28 @@ pub(super) fn recipe_stream(owner: &str, action: &str) -> StreamId {
 }
 
 pub(super) async fn last(book: &Book, id: StreamId) -> Result<Option<Event>, Stop> {
-    let records = book.effects.ledger.read(id).await.map_err(|error| ledger_stop(error.into()))?;
-    Ok(records.into_iter().next_back().map(|record| record.event))
+    let read = book.effects.records(&[id]).await.map_err(|error| ledger_stop(error.into()))?;
+    Ok(read.first().and_then(|records| records.last()).map(|record| record.event.clone()))
+}
+
+/// The records of streams that seldom change, verified once by a process and not read again while they end the same.
+/// What the call is told rests on them.
+pub(super) async fn records(call: &Call, book: &Book, ids: &[StreamId]) -> Result<Vec<Arc<[Record]>>, Stop> {
+    let read = book.effects.records(ids).await.map_err(|error| ledger_stop(error.into()))?;
+    for (id, records) in ids.iter().zip(&read) {
+        call.rests_on(*id, records.last().map_or(0, |last| last.version));
+    }
+    Ok(read)
+}
+
+async fn one(call: &Call, book: &Book, id: StreamId) -> Result<Arc<[Record]>, Stop> {
+    Ok(records(call, book, &[id]).await?.pop().unwrap_or_default())
 }
 
 /// The label of the account that keys are made with: where an operator renamed the one that the policy
 /// names today, the label that it had at first. A new label would make every key new.
 pub(super) async fn account(call: &Call, book: &Book, operation: &Operation, today: String) -> Result<String, Stop> {
-    let records = book.effects.ledger.read(account_stream(call, operation)?).await;
-    let records = records.map_err(|error| ledger_stop(error.into()))?;
+    let records = one(call, book, account_stream(call, operation)?).await?;
     let labels: Vec<&String> = records
         .iter()
         .filter_map(|record| match &record.event {
@@ -110,12 +125,12 @@ impl Wanted<'_> {
             credential: grant.credential.as_ref().map(|usage| usage.name.clone()),
             proof: self.proven_account(grant).await?,
         };
-        let records = self.book.effects.ledger.read(id).await.map_err(|error| ledger_stop(error.into()))?;
+        let records = one(self.call, self.book, id).await?;
         let expect = Expect::Version(records.last().map_or(0, |record| record.version));
-        match records.into_iter().next_back().map(|record| record.event) {
-            Some(bound) if !same_account(&bound, &now) => Err(Stop::AccountChanged),
+        match records.last().map(|record| &record.event) {
+            Some(bound) if !same_account(bound, &now) => Err(Stop::AccountChanged),
             // A proof that is not asked for any more stays on record.
-            Some(bound) if bound == now || proof(&now).is_none() => Ok(Append::guard(id, expect)),
+            Some(bound) if *bound == now || proof(&now).is_none() => Ok(Append::guard(id, expect)),
             Some(_) | None => Ok(Append::new(id, expect, now)),
         }
     }

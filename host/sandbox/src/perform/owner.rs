@@ -11,8 +11,7 @@
 use oncegate_contract::Operation;
 use oncegate_ledger::{Append, Event, Expect, Record, StreamId, StreamKind};
 
-use super::bindings::{actions, recipe_stream};
-use super::ledger_stop;
+use super::bindings::{actions, recipe_stream, records};
 use crate::call::Call;
 use crate::host::{Book, stream};
 use crate::policy::Owned;
@@ -57,18 +56,18 @@ pub(crate) async fn is_of(call: &Call, book: &Book, owner: &str, action: &str) -
 async fn check_action(call: &Call, book: &Book, action: &str) -> Result<Vec<Append>, Stop> {
     let today = call.owner()?;
     let component = call.contract().component.name.as_str();
-    let held_id = held_by(&today.owner, action);
-    let used_id = used_by(component, action);
-    let mut held = claims(book, held_id).await?;
-    let mut used = claims(book, used_id).await?;
+    let (held_id, used_id) = (held_by(&today.owner, action), used_by(component, action));
+    let own = held_by(component, action);
+    let ids = [held_id, used_id, recipe_stream(&today.owner, action), recipe_stream(component, action), own];
+    let [held, used, acted, acted_by_name, own] = &records(call, book, &ids).await?[..] else {
+        return Err(Stop::LedgerUnavailable("it did not answer all that was asked".to_owned()));
+    };
+    let (mut held, mut used) = (Claims::of(held), Claims::of(used));
     let (held_new, used_new) = (held.all.is_empty(), used.all.is_empty());
-    if held_new && has_acted(book, &today.owner, action).await? {
+    if held_new && !acted.is_empty() {
         held.all.push(unwritten(&today.owner));
     }
-    if used_new
-        && has_acted(book, component, action).await?
-        && claims(book, held_by(component, action)).await?.all.is_empty()
-    {
+    if used_new && !acted_by_name.is_empty() && Claims::of(own).all.is_empty() {
         used.all.push(unwritten(component));
     }
     judge(&today, &held.all, &used.all).inspect_err(|refused| said(refused, component, action, &today))?;
@@ -140,22 +139,16 @@ fn used_by(component: &str, action: &str) -> StreamId {
     stream(StreamKind::Recipe, &[b"used by", component.as_bytes(), action.as_bytes()])
 }
 
-async fn has_acted(book: &Book, owner: &str, action: &str) -> Result<bool, Stop> {
-    Ok(!read(book, recipe_stream(owner, action)).await?.is_empty())
-}
-
-async fn claims(book: &Book, id: StreamId) -> Result<Claims, Stop> {
-    let records = read(book, id).await?;
-    let version = records.last().map_or(0, |record| record.version);
-    let all = records.into_iter().filter_map(|record| match record.event {
-        Event::OwnerBound { owner, component, by } => Some(Claim { owner, component, by }),
-        _ => None,
-    });
-    Ok(Claims { version, all: all.collect() })
-}
-
-async fn read(book: &Book, id: StreamId) -> Result<Vec<Record>, Stop> {
-    book.effects.ledger.read(id).await.map_err(|error| ledger_stop(error.into()))
+impl Claims {
+    fn of(records: &[Record]) -> Self {
+        let all = records.iter().filter_map(|record| match &record.event {
+            Event::OwnerBound { owner, component, by } => {
+                Some(Claim { owner: owner.clone(), component: component.clone(), by: by.clone() })
+            }
+            _ => None,
+        });
+        Self { version: records.last().map_or(0, |record| record.version), all: all.collect() }
+    }
 }
 
 #[cfg(test)]

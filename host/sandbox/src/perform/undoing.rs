@@ -134,7 +134,7 @@ impl<'a> Undoing<'a> {
 
     async fn known_by_receipt(&self) -> Result<Vec<[u8; 32]>, Stop> {
         let id = StreamId::receipt(&self.account, &self.receipt);
-        let records = self.book.effects.ledger.read(id).await.map_err(|error| ledger_stop(error.into()))?;
+        let records = self.book.effects.of_receipt(id).await.map_err(|error| ledger_stop(error.into()))?;
         let mut keys: Vec<[u8; 32]> = records
             .into_iter()
             .filter_map(|record| match record.event {

@@ -236,7 +236,7 @@ impl Sandbox {
                 };
             }
             let mut batch = Vec::new();
-            let seen = attempt::contract_seen(book, &component.description.contract, &mut batch).await;
+            let seen = attempt::contract_seen(&self.host, book, &component.description.contract, &mut batch).await;
             seen.map_err(|stop| FreezeError::Invalid(stop.to_string()))?;
             batch.push(frozen(document, actor.clone(), (self.host.now)())?);
             match book.effects.ledger.append(batch).await {

@@ -39,10 +39,10 @@ pub(super) async fn owner(
         return Ok(Owned { owner: Owner::Nobody, guard: None });
     }
     let id = StreamId::receipt(account, receipt);
-    let records = book.effects.ledger.read(id).await.map_err(EffectsError::from)?;
+    let records = book.effects.records(&[id]).await.map_err(EffectsError::from)?.pop().unwrap_or_default();
     let version = records.last().map_or(0, |record| record.version);
     let mut owner = Owner::Nobody;
-    for record in records {
+    for record in &*records {
         let Event::ReceiptKnown { effect } = record.event else { continue };
         if effect != key
             && let Some(row) = book.effects.get(effect).await.map_err(EffectsError::from)?
@@ -86,10 +86,14 @@ async fn names_the_target(
     operation: &Operation,
     receipt: &str,
 ) -> Result<bool, AttemptError> {
+    let in_path = operation.fields.iter().filter(|field| matches!(field.at, Some(Place::Path(_))));
+    let in_path: Vec<&str> = in_path.map(|field| field.name.as_str()).collect();
+    if in_path.is_empty() {
+        return Ok(false);
+    }
     let stored = book.effects.ledger.load(&dispatch.fields).await.map_err(EffectsError::from)?;
     let resolved: Resolved = decode(&stored)?;
-    let in_path = operation.fields.iter().filter(|field| matches!(field.at, Some(Place::Path(_))));
-    let mut values = in_path.filter_map(|field| resolved.field(&field.name));
+    let mut values = in_path.into_iter().filter_map(|name| resolved.field(name));
     Ok(values.any(|field| field.value.canonical() == receipt))
 }
 
