@@ -17,6 +17,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::attempt::AttemptError;
 use crate::cache::Cache;
+use crate::computing::Computing;
 use crate::credential::Credential;
 use crate::http;
 use crate::place::Place;
@@ -69,6 +70,8 @@ pub(crate) struct Host {
     pub(crate) now: Clock,
     /// Tasks that must end before the process does: attempts and what confirms them.
     pub(crate) tasks: TaskTracker,
+    /// Turns of the guests that compute.
+    pub(crate) computing: Arc<Computing>,
     /// The highest stamp in the ledger.
     pub(crate) stamps: Arc<Stamps>,
     known: Arc<Known>,
@@ -110,6 +113,7 @@ impl Host {
             book: book.map(Arc::new),
             now,
             tasks: TaskTracker::new(),
+            computing: Arc::default(),
             stamps: Arc::default(),
             known: Arc::new(known),
         }

@@ -1,6 +1,7 @@
 //! The library's front door: load components, call tools, settle what is open.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +25,7 @@ use crate::place::Place;
 use crate::plan::PlanSource;
 use crate::policy::{self, Policy};
 use crate::privacy;
-use crate::running::Ready;
+use crate::running::{self, Ready};
 use crate::settle::{self, Looked, Patience, Rounds};
 use crate::signature;
 use crate::stop::Stop;
@@ -122,7 +123,19 @@ impl Sandbox {
     /// # Errors
     /// [`SandboxError`]; where no runner process can be had there is no sandbox.
     pub fn behind_runners(options: Options, program: Program) -> Result<Self, SandboxError> {
-        Self::at(Place::runners(program)?, options)
+        Self::at(Place::runners(program, None)?, options)
+    }
+
+    /// The same with so many runner processes instead of one for each core.
+    ///
+    /// # Errors
+    /// As [`Sandbox::behind_runners`].
+    pub fn behind_so_many_runners(
+        options: Options,
+        program: Program,
+        runners: NonZeroUsize,
+    ) -> Result<Self, SandboxError> {
+        Self::at(Place::runners(program, Some(runners))?, options)
     }
 
     fn at(place: Place, options: Options) -> Result<Self, SandboxError> {
@@ -166,13 +179,16 @@ impl Sandbox {
 
     /// Calls a tool and answers within the policy's `answer-within`; the guest may run on.
     pub async fn call(&self, component: &Arc<Loaded>, request: CallRequest) -> Outcome {
-        let mut running = match self.ready(component, request).await {
-            Ok(ready) => ready.start(),
+        let (call, guest) = match self.ready(component, request).await {
+            Ok(ready) => ready.attached(),
             Err(refused) => return *refused,
         };
         // Whether it ended or not, the rows say what has come of it.
-        let _ = tokio::time::timeout(self.host.policy.limits.answer_within, running.ended()).await;
-        running.outcome().await
+        let ended = match tokio::time::timeout(self.host.policy.limits.answer_within, guest).await {
+            Ok(ended) => ended.unwrap_or_else(|_| running::failed()),
+            Err(_) => Ended::Running,
+        };
+        self.outcome(&call, ended).await
     }
 
     /// Checks a request; nothing runs yet.

@@ -1,6 +1,9 @@
 //! What can be measured, one module for each.
 
+pub mod calls;
 pub mod provider;
+pub mod runners;
+pub mod waiting;
 pub mod world;
 
 use std::path::{Path, PathBuf};
@@ -27,7 +30,26 @@ pub struct Part {
 }
 
 /// All, in the order of the table.
-pub const ALL: &[Part] = &[];
+pub const ALL: &[Part] = &[
+    Part {
+        name: "calls",
+        about: "one sandboxed call through the library, beside the bare engine",
+        peers: false,
+        measure: calls::measure,
+    },
+    Part {
+        name: "runners",
+        about: "the same call in a runner process, and in two of them",
+        peers: false,
+        measure: runners::measure,
+    },
+    Part {
+        name: "waiting",
+        about: "memory of calls that wait for a provider",
+        peers: false,
+        measure: waiting::measure,
+    },
+];
 
 /// A program that was built beside this one.
 ///
