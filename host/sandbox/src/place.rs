@@ -71,7 +71,8 @@ impl Place {
             #[cfg(target_os = "linux")]
             (Self::Runners(pool), Code::Runners(sealed)) => {
                 call.turn.begin(&call.host.computing).await;
-                pool.run(sealed, tool, call, &arguments, log).await
+                // Boxed: what answers its guest is large, and a guest in this process needs none of it.
+                Box::pin(pool.run(sealed, tool, call, &arguments, log)).await
             }
             #[cfg(target_os = "linux")]
             _ => Run::Trapped("the component was loaded for another host".to_owned()),

@@ -290,7 +290,7 @@ impl Sandbox {
     pub(crate) async fn outcome(&self, call: &Arc<Call>, ended: Ended) -> Outcome {
         let mut outcome = self.told(call, ended).await;
         if outcome.truncated_by_host {
-            outcome.answers = self.answers_of(call).await;
+            outcome.answers = Box::pin(self.answers_of(call)).await;
         }
         outcome
     }
@@ -307,18 +307,19 @@ impl Sandbox {
         };
         let mut seen = Vec::new();
         for one in &asked {
-            seen.extend(self.seen(book, one).await);
+            seen.extend(Box::pin(self.seen(book, one)).await);
         }
         if !asked.is_empty() {
             return outcome::outcome(ended, &seen, call.purposes_declared());
         }
         let found = if call.may_act() && ended != Ended::Running {
-            self.found_by_lookups(book, call).await
+            Box::pin(self.found_by_lookups(book, call)).await
         } else {
             Vec::new()
         };
         if found.is_empty() {
-            return outcome::outcome(ended.clone(), &refused_lookup(call, &ended), call.purposes_declared());
+            let seen = refused_lookup(call, &ended);
+            return outcome::outcome(ended, &seen, call.purposes_declared());
         }
         // Rule 13: these rows are what the call is about, whatever the guest made of it.
         outcome::outcome(ended, &found, 1)

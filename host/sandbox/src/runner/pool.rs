@@ -208,7 +208,8 @@ async fn answer_all(given: &mut Given, call: &Arc<Call>) -> Result<Run, Lost> {
         said = tokio::select! {
             biased;
             said = given.hear() => said,
-            told = effect::answer(call, ask) => {
+            // Boxed: most guests ask for nothing.
+            told = Box::pin(effect::answer(call, ask)) => {
                 given.tell(&told);
                 given.hear().await
             }
