@@ -85,11 +85,7 @@ impl Change {
 }
 
 /// What a stream's balance is after this event.
-pub(crate) fn balance_after(
-    stream: StreamId,
-    before: Option<u64>,
-    event: &Event,
-) -> Result<Option<u64>, LedgerError> {
+pub(crate) fn balance_after(stream: StreamId, before: Option<u64>, event: &Event) -> Result<Option<u64>, LedgerError> {
     balance(stream, before, &Change::of(event))
 }
 

@@ -7,6 +7,7 @@ use oncegate_contract::{Contract, EffectClass, Fetched, FieldError, Operation, S
 use oncegate_ledger::StreamId;
 
 use crate::client_key::Used;
+use crate::computing::Turn;
 use crate::host::{Host, digest};
 use crate::limits::{HEADER_BYTES_MAX, HEADERS_MAX, Limits};
 use crate::load::Loaded;
@@ -30,6 +31,8 @@ pub(crate) struct Call {
     pub(crate) context: BTreeMap<String, String>,
     pub(crate) limits: Limits,
     pub(crate) plan: PlanSource,
+    /// Whether its guest computes now.
+    pub(crate) turn: Turn,
     client_key: OnceLock<Used>,
     progress: Mutex<Progress>,
 }
@@ -94,8 +97,8 @@ impl Call {
         limits: Limits,
         plan: PlanSource,
     ) -> Arc<Self> {
-        let (client_key, progress) = (OnceLock::new(), Mutex::default());
-        Arc::new(Self { host, component, tool, arguments, context, limits, plan, client_key, progress })
+        let (turn, client_key, progress) = (Turn::default(), OnceLock::new(), Mutex::default());
+        Arc::new(Self { host, component, tool, arguments, context, limits, plan, turn, client_key, progress })
     }
 
     pub(crate) fn contract(&self) -> &Contract {
@@ -392,6 +395,7 @@ impl Call {
 
     /// No effect is dispatched after this; what is on its way is not touched.
     pub(crate) fn close(&self) {
+        self.turn.end();
         self.progress().closed = true;
     }
 

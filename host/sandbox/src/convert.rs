@@ -6,15 +6,17 @@
 
 mod bounds;
 mod from_val;
+mod path;
 mod to_val;
 
 use serde_json::{Map, Value};
 use wasmtime::component::Val;
 
-use crate::describe::{ToolDescription, WitField, WitKind, WitType};
+use crate::describe::{ToolDescription, WitKind, WitType};
 use crate::schema::property;
 
 use bounds::Budget;
+use path::Path;
 
 /// Bytes of one text or byte string in arguments or result: more than a model writes or reads.
 pub const TEXT_BYTES_MAX: usize = 1 << 20;
@@ -83,20 +85,16 @@ pub fn to_vals(arguments: &Value, tool: &ToolDescription) -> Result<Vec<Val>, Ar
     };
     let mut budget = Budget::default();
     if let (true, [(_, ty)]) = (tool.spread, &tool.params[..]) {
-        return Ok(vec![to_val::read(arguments_or_empty(arguments), ty, "", &mut budget)?]);
+        return Ok(vec![to_val::read(arguments_or_empty(arguments), ty, &Path::Root, &mut budget)?]);
     }
-    let params: Vec<WitField> = tool.params.iter().map(as_field).collect();
-    let values = to_val::members(object, &params, "", &mut budget)?;
+    let params = tool.params.iter().map(|(name, ty)| (name.as_str(), ty));
+    let values = to_val::members(object, params, &Path::Root, &mut budget)?;
     Ok(values.into_iter().map(|(_, value)| value).collect())
 }
 
 fn arguments_or_empty(arguments: &Value) -> &Value {
     static EMPTY: std::sync::LazyLock<Value> = std::sync::LazyLock::new(|| Map::new().into());
     if arguments.is_null() { &EMPTY } else { arguments }
-}
-
-fn as_field((name, ty): &(String, WitType)) -> WitField {
-    WitField { name: name.clone(), docs: None, ty: ty.clone() }
 }
 
 /// The arguments in their one canonical JSON form: every property present, integers as numbers.
@@ -109,13 +107,12 @@ fn as_field((name, ty): &(String, WitType)) -> WitField {
 pub fn canonical_arguments(vals: &[Val], tool: &ToolDescription) -> Result<Value, ResultError> {
     let mut budget = Budget::default();
     if let (true, [val], [(_, ty)]) = (tool.spread, vals, &tool.params[..]) {
-        return from_val::write(val, ty, "", &mut budget);
+        return from_val::write(val, ty, &Path::Root, &mut budget);
     }
-    let mut object = Map::new();
+    let mut object = Map::with_capacity(vals.len());
     for (val, (name, ty)) in vals.iter().zip(&tool.params) {
-        let name = property(name);
-        let path = format!("/{name}");
-        object.insert(name, from_val::write(val, ty, &path, &mut budget)?);
+        let path = Path::Member(&Path::Root, name);
+        object.insert(property(name), from_val::write(val, ty, &path, &mut budget)?);
     }
     Ok(object.into())
 }
@@ -127,7 +124,7 @@ pub fn canonical_arguments(vals: &[Val], tool: &ToolDescription) -> Result<Value
 pub fn result_to_json(vals: &[Val], tool: &ToolDescription) -> Result<ToolResult, ResultError> {
     let mut budget = Budget::default();
     let mut side = |val: Option<&Val>, ty: Option<&WitType>| match (val, ty) {
-        (Some(val), Some(ty)) => from_val::write(val, ty, "", &mut budget),
+        (Some(val), Some(ty)) => from_val::write(val, ty, &Path::Root, &mut budget),
         _ => Ok(Value::Null),
     };
     match (vals.first(), &tool.result) {
@@ -135,7 +132,7 @@ pub fn result_to_json(vals: &[Val], tool: &ToolDescription) -> Result<ToolResult
         (Some(Val::Result(outcome)), Some(ty)) => {
             let (ok, err) = match &ty.kind {
                 WitKind::Result(ok, err) => (ok.as_deref(), err.as_deref()),
-                _ => return Err(from_val::mismatch("", ty)),
+                _ => return Err(from_val::mismatch(&Path::Root, ty)),
             };
             match outcome {
                 Ok(val) => side(val.as_deref(), ok).map(ToolResult::Ok),

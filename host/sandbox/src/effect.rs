@@ -9,6 +9,7 @@ use oncegate_contract::{EffectClass, Value};
 use wasmtime::component::{HasSelf, Linker};
 
 use crate::call::{Call, Reply};
+use crate::computing;
 use crate::door::{Ask, Told};
 use crate::guest::Guest;
 use crate::limits::FIELDS_MAX;
@@ -80,13 +81,18 @@ impl context::Host for Guest {
 
 /// What a call is told, wherever its guest runs. All that decides is here and behind, in the host's process.
 pub(crate) async fn answer(call: &Arc<Call>, ask: Ask) -> Told {
+    computing::while_waiting(call, answered(call, ask)).await
+}
+
+async fn answered(call: &Arc<Call>, ask: Ask) -> Told {
     // A guest that asks without end is ended, whatever it asks for: an error would only be asked for again.
     if !call.count_host_call() {
         return Told::OverLimit("host-calls");
     }
     match ask {
         Ask::Fetch { operation, fields } => Told::Fetch(fetch(call, &operation, fields).await),
-        Ask::Perform { operation, fields } => perform(call, &operation, fields).await,
+        // Boxed: it is many times as large as a lookup, of which a thousand may wait at once.
+        Ask::Perform { operation, fields } => Box::pin(perform(call, &operation, fields)).await,
         Ask::Context { name } => Told::Context(call.context_value(&name)),
     }
 }

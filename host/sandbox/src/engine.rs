@@ -14,8 +14,13 @@ use crate::limits::{
     TABLES_PER_COMPONENT,
 };
 
-/// Guests that run at once; more wait. Each slot reserves address space, not memory.
+/// Guests that compute at once; more wait. Those that wait for a provider are none of them.
 pub const CALLS_AT_ONCE_MAX: u32 = 64;
+/// Calls that are open at once, most of which wait for a provider; more wait to begin. Each slot of the pool reserves
+/// address space, not memory.
+pub const CALLS_OPEN_MAX: u32 = 1_024;
+/// Sizes of the pool, in the order in which they are tried: a small address space has no room for the larger.
+const POOL_SIZES: [u32; 3] = [CALLS_OPEN_MAX, 256, CALLS_AT_ONCE_MAX];
 /// Bytes of a slot's memories that are cleared by writing instead of by unmapping: small guests then
 /// fault no pages.
 const KEEP_RESIDENT_BYTES: usize = 64 << 10;
@@ -45,17 +50,15 @@ impl Runtime {
     /// # Errors
     /// [`EngineError`] when this machine cannot run the profile at all.
     pub fn new() -> Result<Self, EngineError> {
-        let (engine, pooled) = match Engine::new(&config(true)) {
-            Ok(engine) => (engine, true),
-            Err(error) => {
-                tracing::warn!(%error, "no pool of instances; calls will be slower");
-                let engine = Engine::new(&config(false)).map_err(|error| EngineError(error.to_string()))?;
-                (engine, false)
-            }
+        let (engine, slots) = match pooled() {
+            Some((engine, slots)) => (engine, Some(slots)),
+            None => (compiling()?, None),
         };
         let stop = Arc::new(AtomicBool::new(false));
         start_ticker(&engine, stop.clone())?;
-        Ok(Self { engine, slots: Arc::new(Semaphore::new(CALLS_AT_ONCE_MAX as usize)), stop, pooled })
+        let pooled = slots.is_some();
+        let slots = slots.unwrap_or(CALLS_AT_ONCE_MAX) as usize;
+        Ok(Self { engine, slots: Arc::new(Semaphore::new(slots)), stop, pooled })
     }
 
     /// The wasmtime engine.
@@ -71,9 +74,20 @@ impl Drop for Runtime {
     }
 }
 
+/// An engine with the largest pool for which there is room, and the size of that.
+fn pooled() -> Option<(Engine, u32)> {
+    POOL_SIZES.into_iter().find_map(|slots| match Engine::new(&config(Some(slots))) {
+        Ok(engine) => Some((engine, slots)),
+        Err(error) => {
+            tracing::warn!(%error, slots, "no pool of so many instances; fewer calls can be open, or all are slower");
+            None
+        }
+    })
+}
+
 /// An engine that only compiles: it holds no pool and runs nothing. Its code is the same as a [`Runtime`]'s.
 pub(crate) fn compiling() -> Result<Engine, EngineError> {
-    Engine::new(&config(false)).map_err(|error| EngineError(error.to_string()))
+    Engine::new(&config(None)).map_err(|error| EngineError(error.to_string()))
 }
 
 /// An OS thread, since a tokio task would not tick while guests hold all workers.
@@ -94,7 +108,7 @@ fn start_ticker(engine: &Engine, stop: Arc<AtomicBool>) -> Result<(), EngineErro
         .map_err(|error| EngineError(format!("no thread for the ticker: {error}")))
 }
 
-fn config(pooled: bool) -> Config {
+fn config(slots: Option<u32>) -> Config {
     let mut config = Config::new();
     config
         .concurrency_support(false)
@@ -107,19 +121,19 @@ fn config(pooled: bool) -> Config {
         .max_wasm_stack(STACK_BYTES)
         .async_stack_size(ASYNC_STACK_BYTES)
         .async_stack_zeroing(true);
-    if pooled {
-        config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool()));
+    if let Some(slots) = slots {
+        config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool(slots)));
     }
     config
 }
 
-fn pool() -> PoolingAllocationConfig {
+fn pool(slots: u32) -> PoolingAllocationConfig {
     let mut pool = PoolingAllocationConfig::new();
-    pool.total_component_instances(CALLS_AT_ONCE_MAX)
-        .total_core_instances(CALLS_AT_ONCE_MAX * CORE_INSTANCES_PER_COMPONENT)
-        .total_memories(CALLS_AT_ONCE_MAX * MEMORIES_PER_COMPONENT)
-        .total_tables(CALLS_AT_ONCE_MAX * TABLES_PER_COMPONENT)
-        .total_stacks(CALLS_AT_ONCE_MAX)
+    pool.total_component_instances(slots)
+        .total_core_instances(slots * CORE_INSTANCES_PER_COMPONENT)
+        .total_memories(slots * MEMORIES_PER_COMPONENT)
+        .total_tables(slots * TABLES_PER_COMPONENT)
+        .total_stacks(slots)
         // Without it one component could take the instances of all others.
         .max_core_instances_per_component(CORE_INSTANCES_PER_COMPONENT)
         .max_memories_per_component(MEMORIES_PER_COMPONENT)
@@ -141,20 +155,21 @@ mod tests {
 
     #[test]
     fn pagemap_scan_is_off() {
-        assert!(matches!(pool().get_pagemap_scan(), Enabled::No));
+        assert!(matches!(pool(CALLS_OPEN_MAX).get_pagemap_scan(), Enabled::No));
     }
 
     #[test]
     fn no_component_takes_the_instances_of_others() {
-        let pool = pool();
+        let pool = pool(7);
         assert_eq!(pool.get_max_core_instances_per_component(), CORE_INSTANCES_PER_COMPONENT);
-        assert_eq!(pool.get_total_core_instances(), CALLS_AT_ONCE_MAX * CORE_INSTANCES_PER_COMPONENT);
+        assert_eq!(pool.get_total_core_instances(), 7 * CORE_INSTANCES_PER_COMPONENT);
     }
 
     #[test]
     fn the_profile_starts() {
         let runtime = Runtime::new().unwrap();
         assert!(!runtime.engine().get_concurrency_support());
+        assert!(POOL_SIZES.contains(&u32::try_from(runtime.slots.available_permits()).unwrap()));
     }
 
     #[test]

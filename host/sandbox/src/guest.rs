@@ -42,19 +42,43 @@ pub(crate) enum Run {
     Lost,
 }
 
+/// The limits that are held where a guest runs; all others are held where its calls are answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Bounds {
+    pub(crate) memory_bytes_max: usize,
+    pub(crate) host_call_bytes_max: usize,
+    pub(crate) handles_max: u32,
+    pub(crate) random_bytes_max: usize,
+    pub(crate) log_bytes_max: usize,
+    pub(crate) wall_time_max: Duration,
+}
+
+impl Bounds {
+    pub(crate) const fn of(limits: &Limits) -> Self {
+        Self {
+            memory_bytes_max: limits.memory_bytes_max,
+            host_call_bytes_max: limits.host_call_bytes_max,
+            handles_max: limits.handles_max,
+            random_bytes_max: limits.random_bytes_max,
+            log_bytes_max: limits.log_bytes_max,
+            wall_time_max: limits.wall_time_max,
+        }
+    }
+}
+
 /// Runs one tool in an instance of its own.
 pub(crate) async fn run(
     linked: &Linked,
     tool: usize,
     door: Door,
-    limits: Limits,
+    bounds: Bounds,
     arguments: Vec<Val>,
     log: &Log,
 ) -> Run {
-    let mut store = store(linked, door, limits, log);
+    let mut store = store(linked, door, bounds, log);
     let running = invoke(linked, tool, &mut store, arguments);
     // Epochs do not interrupt host calls, so the whole run has a timer as well.
-    let ended = tokio::time::timeout(limits.wall_time_max, running).await;
+    let ended = tokio::time::timeout(bounds.wall_time_max, running).await;
     match ended {
         Err(_) => Run::Limit("wall-time"),
         Ok(Ok(values)) => Run::Returned(values),
@@ -70,18 +94,18 @@ fn trap(error: &wasmtime::Error) -> Run {
     }
 }
 
-fn store(linked: &Linked, door: Door, limits: Limits, log: &Log) -> Store<Guest> {
+fn store(linked: &Linked, door: Door, bounds: Bounds, log: &Log) -> Store<Guest> {
     let mut table = ResourceTable::new();
-    let handles = limits.handles_max as usize;
+    let handles = bounds.handles_max as usize;
     table.set_max_capacity(handles);
-    let growth = Growth::new(limits.memory_bytes_max);
-    let guest = Guest { wasi: wasi::context(log, &limits), table, growth, door };
+    let growth = Growth::new(bounds.memory_bytes_max);
+    let guest = Guest { wasi: wasi::context(log, bounds.random_bytes_max), table, growth, door };
     let mut store = Store::new(linked.pre.component().engine(), guest);
     store.limiter(|guest| &mut guest.growth);
-    store.set_hostcall_fuel(limits.host_call_bytes_max);
+    store.set_hostcall_fuel(bounds.host_call_bytes_max);
     store.set_max_component_handles(handles);
     store.set_epoch_deadline(1);
-    store.epoch_deadline_callback(interrupt(limits));
+    store.epoch_deadline_callback(interrupt(bounds.wall_time_max));
     store
 }
 
@@ -98,10 +122,9 @@ fn yields(ticks: u32) -> u32 {
 
 /// Yields to other tasks at each tick, and ends the guest when its time is over.
 fn interrupt(
-    limits: Limits,
+    wall: Duration,
 ) -> impl FnMut(wasmtime::StoreContextMut<'_, Guest>) -> wasmtime::Result<UpdateDeadline> + Send + Sync {
     let started = Instant::now();
-    let wall: Duration = limits.wall_time_max;
     debug_assert!(wall > EPOCH_TICK, "a guest needs a tick to start");
     let mut ticks = 0_u32;
     move |_| {

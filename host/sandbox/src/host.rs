@@ -17,6 +17,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::attempt::AttemptError;
 use crate::cache::Cache;
+use crate::computing::Computing;
 use crate::credential::Credential;
 use crate::http;
 use crate::place::Place;
@@ -72,6 +73,8 @@ pub(crate) struct Host {
     pub(crate) now: Clock,
     /// Tasks that must end before the process does: attempts and what confirms them.
     pub(crate) tasks: TaskTracker,
+    /// Turns of the guests that compute.
+    pub(crate) computing: Arc<Computing>,
     /// The highest stamp in the ledger.
     pub(crate) stamps: Arc<Stamps>,
     /// What calls under this policy were told.
@@ -121,6 +124,7 @@ impl Host {
             book: book.map(Arc::new),
             now,
             tasks: TaskTracker::new(),
+            computing: Arc::default(),
             stamps: Arc::default(),
             repeats: Arc::default(),
             known: Arc::new(known),

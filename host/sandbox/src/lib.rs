@@ -6,11 +6,13 @@
 #![recursion_limit = "256"] // a call awaits what it asks of a provider, a database or a runner, many futures deep
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests"))]
 
+mod attached;
 mod attempt;
 pub mod cache;
 mod call;
 mod causes;
 mod client_key;
+mod computing;
 mod credential;
 pub mod database;
 mod door;
@@ -61,3 +63,4 @@ pub mod describe;
 pub mod pack;
 pub mod policy;
 pub mod schema;
+pub mod shares;

@@ -7,6 +7,8 @@ mod table;
 
 use std::time::Duration;
 
+use crate::engine::{CALLS_AT_ONCE_MAX, CALLS_OPEN_MAX};
+
 pub use table::{LIMITS, Limit, Over, Unit, Value, words};
 
 const KIB: usize = 1024;
@@ -30,11 +32,22 @@ pub const TABLE_ELEMENTS_MAX: usize = 20_000;
 pub const LOOKUP_BYTES_MAX: usize = 24 * MIB;
 /// Values that a guest gives for one operation; a contract declares far fewer.
 pub const FIELDS_MAX: usize = 256;
-/// Calls of one component that run at once, whoever called: a quarter of the turns is left for others.
+/// Calls of one component that begin to compute at once, whoever called: a quarter of the turns is left for others.
 pub const CALLS_OF_ONE_COMPONENT_MAX: usize = 48;
-/// Calls of one tenant that run at once: more than of one component, so that a second tool of his has turns
+/// Calls of one tenant that begin to compute at once: more than of one component, so that a second tool of his has turns
 /// left, and fewer than there are, so that other tenants have.
 pub const CALLS_OF_ONE_TENANT_MAX: usize = 56;
+/// Guests that compute at once after they have waited for an answer, beside those that begin: half as many, since an
+/// answer is soon read.
+pub const CALLS_GOING_ON_MAX: usize = CALLS_AT_ONCE_MAX as usize / 2;
+/// Those of one component: a quarter is left for others.
+pub const CALLS_OF_ONE_COMPONENT_GOING_ON_MAX: usize = CALLS_OF_ONE_COMPONENT_MAX / 2;
+/// Those of one tenant.
+pub const CALLS_OF_ONE_TENANT_GOING_ON_MAX: usize = CALLS_OF_ONE_TENANT_MAX / 2;
+/// Calls of one component that are open at once, most of which wait for a provider: a quarter is left for others.
+pub const CALLS_OF_ONE_COMPONENT_OPEN_MAX: usize = CALLS_OPEN_MAX as usize / 4 * 3;
+/// Those of one tenant.
+pub const CALLS_OF_ONE_TENANT_OPEN_MAX: usize = CALLS_OPEN_MAX as usize / 8 * 7;
 /// Calls at once that wait for a turn. Each holds its arguments, and a client that has gone may have left many.
 pub const CALLS_WAITING_MAX: usize = 512;
 /// Those of one tenant, so that others find a place.

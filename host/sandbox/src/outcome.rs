@@ -282,7 +282,7 @@ pub fn outcome(ended: Ended, seen: &[Seen], effects_declared: u32) -> Outcome {
     outcome
 }
 
-fn told(ended: Ended, seen: &[Seen], effects_declared: u32) -> Outcome {
+fn told(mut ended: Ended, seen: &[Seen], effects_declared: u32) -> Outcome {
     let mut outcome = Outcome {
         status: Status::Done,
         detail: None,
@@ -290,7 +290,7 @@ fn told(ended: Ended, seen: &[Seen], effects_declared: u32) -> Outcome {
         limit: seen.iter().find_map(|one| one.limit.clone()),
         replayed: false,
         reworded: seen.iter().any(|one| one.reworded),
-        result: result(&ended),
+        result: result(&mut ended),
         effects: seen.iter().filter_map(|one| one.view.clone()).collect(),
         next_action: NextAction::None,
         retry_after: None,
@@ -352,10 +352,11 @@ fn count(seen: &[Seen], is: impl Fn(&Fate) -> bool) -> usize {
     seen.iter().filter(|one| is(&one.fate)).count()
 }
 
-fn result(ended: &Ended) -> Value {
+/// Takes what the tool returned; that it did is all that is asked of it after this.
+fn result(ended: &mut Ended) -> Value {
     match ended {
-        Ended::Returned(value) => value.clone(),
-        Ended::Failed(error) => json!({ "error": error }),
+        Ended::Returned(value) => value.take(),
+        Ended::Failed(error) => json!({ "error": error.take() }),
         Ended::Trapped(_) | Ended::Limit(_) | Ended::TooLarge { .. } | Ended::Lost | Ended::Running => Value::Null,
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! What a call comes to is the same in both: status, effects, attempts and answers are the host's own in either.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use wasmtime::component::Val;
@@ -11,7 +12,7 @@ use crate::call::Call;
 use crate::describe::Description;
 use crate::door::Door;
 use crate::engine::Runtime;
-use crate::guest::{self, Run};
+use crate::guest::{self, Bounds, Run};
 use crate::isolation::{IsolationError, Program};
 use crate::limits::Limits;
 use crate::load::{self, Code, ComponentError, Linked, Loaded};
@@ -27,13 +28,13 @@ pub(crate) enum Place {
 }
 
 impl Place {
-    /// Processes of their own; one is started to see that it can be.
-    pub(crate) fn runners(program: Program) -> Result<Self, IsolationError> {
+    /// Processes of their own, one for each core or so many; one is started to see that it can be.
+    pub(crate) fn runners(program: Program, count: Option<NonZeroUsize>) -> Result<Self, IsolationError> {
         #[cfg(target_os = "linux")]
-        return Ok(Self::Runners(crate::runner::Pool::start(program)?));
+        return Ok(Self::Runners(crate::runner::Pool::start(program, count)?));
         #[cfg(not(target_os = "linux"))]
         {
-            drop(program);
+            drop((program, count));
             Err(IsolationError::NotHere)
         }
     }
@@ -68,7 +69,11 @@ impl Place {
         match (self, &component.code) {
             (Self::Here(runtime), Code::Here(linked)) => here(runtime, linked, tool, call, arguments, log).await,
             #[cfg(target_os = "linux")]
-            (Self::Runners(pool), Code::Runners(sealed)) => pool.run(sealed, tool, call, &arguments, log).await,
+            (Self::Runners(pool), Code::Runners(sealed)) => {
+                call.turn.begin(&call.host.computing).await;
+                // Boxed: what answers its guest is large, and a guest in this process needs none of it.
+                Box::pin(pool.run(sealed, tool, call, &arguments, log)).await
+            }
             #[cfg(target_os = "linux")]
             _ => Run::Trapped("the component was loaded for another host".to_owned()),
         }
@@ -86,5 +91,7 @@ async fn here(
     let Ok(_slot) = runtime.slots.clone().acquire_owned().await else {
         return Run::Limit("calls-at-once");
     };
-    guest::run(linked, tool, Door::Call(Arc::clone(call)), call.limits, arguments, log).await
+    call.turn.begin(&call.host.computing).await;
+    let bounds = Bounds::of(&call.limits);
+    guest::run(linked, tool, Door::Call(Arc::clone(call)), bounds, arguments, log).await
 }

@@ -2,6 +2,7 @@
 //!
 //! The guest runs in a task of its own: whoever waits for it may give up and come back.
 
+use std::io;
 use std::sync::Arc;
 
 use oncegate_ledger::StreamId;
@@ -9,6 +10,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use wasmtime::component::Val;
 
+use crate::attached::Attached;
 use crate::call::Call;
 use crate::client_key::{ClientKey, Used};
 use crate::convert;
@@ -86,6 +88,22 @@ impl Ready {
         self.call.component.description.digest
     }
 
+    /// The guest begins by this turn, which its caller took. It is dropped when the guest first waits for an answer, or
+    /// has ended; from then on the guest has turns as all have that were begun.
+    #[must_use]
+    pub fn with_turn(self, turn: impl Send + 'static) -> Self {
+        self.call.turn.is(Box::new(turn));
+        self
+    }
+
+    /// Runs the guest for as long as this is waited for; when it is dropped the guest goes on in a task of its own.
+    pub(crate) fn attached(self) -> (Arc<Call>, Attached<Ended>) {
+        let (log, call) = (Log::new(self.call.limits.log_bytes_max), self.call);
+        let running = run_until(Arc::clone(&call), self.arguments, log, std::future::pending());
+        let attached = Attached::new(running, &call.host.tasks);
+        (call, attached)
+    }
+
     /// Runs the guest.
     #[must_use]
     pub fn start(self) -> Running {
@@ -97,7 +115,8 @@ impl Ready {
     pub fn start_holding(self, held: impl Send + 'static) -> Running {
         let log = Log::new(self.call.limits.log_bytes_max);
         let stop = CancellationToken::new();
-        let task = run_until(Arc::clone(&self.call), self.arguments, log.clone(), stop.clone());
+        let stopped = stop.clone().cancelled_owned();
+        let task = run_until(Arc::clone(&self.call), self.arguments, log.clone(), stopped);
         let guest = self.sandbox.host.tasks.spawn(async move {
             let ended = task.await;
             drop(held);
@@ -122,7 +141,7 @@ impl Running {
     pub async fn ended(&mut self) {
         if self.ended.is_none() {
             let joined = (&mut self.guest).await;
-            self.ended = Some(joined.unwrap_or_else(|_| Ended::Trapped("the host failed while running it".to_owned())));
+            self.ended = Some(joined.unwrap_or_else(|_| failed()));
         }
     }
 
@@ -137,11 +156,7 @@ impl Running {
         if self.guest.is_finished() {
             self.ended().await;
         }
-        let outcome = self.sandbox.outcome(&self.call, self.ended.clone().unwrap_or(Ended::Running)).await;
-        if matches!(self.ended, Some(Ended::Returned(_))) {
-            self.sandbox.remember(&self.call, &outcome).await;
-        }
-        outcome
+        self.sandbox.outcome(&self.call, self.ended.clone().unwrap_or(Ended::Running)).await
     }
 
     /// Ends the guest at once. No effect is dispatched after this; one that was goes on.
@@ -173,17 +188,22 @@ impl Running {
 /// Runs a call's guest to its own end.
 pub(crate) async fn run(call: Arc<Call>, arguments: Vec<Val>) -> Ended {
     let log = Log::new(call.limits.log_bytes_max);
-    run_until(call, arguments, log, CancellationToken::new()).await
+    run_until(call, arguments, log, std::future::pending()).await
 }
 
-async fn run_until(call: Arc<Call>, arguments: Vec<Val>, log: Log, stop: CancellationToken) -> Ended {
+/// What a call comes to whose guest's task failed.
+pub(crate) fn failed() -> Ended {
+    Ended::Trapped("the host failed while running it".to_owned())
+}
+
+async fn run_until(call: Arc<Call>, arguments: Vec<Val>, log: Log, stopped: impl Future<Output = ()>) -> Ended {
     let Some((tool, description)) = call.component.tool(&call.tool) else {
         return Ended::Trapped("there is no such tool".to_owned());
     };
     let component = Arc::clone(&call.component);
     let ended = tokio::select! {
         biased;
-        () = stop.cancelled() => None,
+        () = stopped => None,
         ended = call.host.place.run(&component, tool, &call, arguments, &log) => Some(ended),
     };
     call.close();
@@ -204,7 +224,7 @@ async fn run_until(call: Arc<Call>, arguments: Vec<Val>, log: Log, stop: Cancell
 }
 
 fn returned(values: &[Val], description: &ToolDescription, max: usize) -> Ended {
-    let fits = |value: &serde_json::Value| value.to_string().len() <= max;
+    let fits = |value: &serde_json::Value| fits(value, max);
     match convert::result_to_json(values, description) {
         Err(error) if error.too_large => Ended::TooLarge { error: false },
         Err(error) => Ended::Trapped(error.to_string()),
@@ -212,5 +232,36 @@ fn returned(values: &[Val], description: &ToolDescription, max: usize) -> Ended 
         Ok(convert::ToolResult::Err(value)) if fits(&value) => Ended::Failed(value),
         Ok(convert::ToolResult::Ok(_)) => Ended::TooLarge { error: false },
         Ok(convert::ToolResult::Err(_)) => Ended::TooLarge { error: true },
+    }
+}
+
+/// Whether the value has at most so many bytes as JSON. It is not written anywhere for that.
+fn fits(value: &serde_json::Value, max: usize) -> bool {
+    struct Room(usize);
+    impl io::Write for Room {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 = self.0.checked_sub(bytes.len()).ok_or(io::ErrorKind::WriteZero)?;
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    serde_json::to_writer(Room(max), value).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_value_is_as_long_as_its_json() {
+        for value in [json!(null), json!("é\n\""), json!({ "a": [1, 2.5, true], "b": { "c": "x".repeat(300) } })] {
+            let length = value.to_string().len();
+            assert!(fits(&value, length) && !fits(&value, length - 1), "{value}");
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! The library's front door: load components, call tools, settle what is open.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +25,7 @@ use crate::place::Place;
 use crate::plan::PlanSource;
 use crate::policy::{self, Policy};
 use crate::privacy;
-use crate::running::Ready;
+use crate::running::{self, Ready};
 use crate::settle::{self, Looked, Patience, Rounds};
 use crate::signature;
 use crate::stop::Stop;
@@ -122,7 +123,19 @@ impl Sandbox {
     /// # Errors
     /// [`SandboxError`]; where no runner process can be had there is no sandbox.
     pub fn behind_runners(options: Options, program: Program) -> Result<Self, SandboxError> {
-        Self::at(Place::runners(program)?, options)
+        Self::at(Place::runners(program, None)?, options)
+    }
+
+    /// The same with so many runner processes instead of one for each core.
+    ///
+    /// # Errors
+    /// As [`Sandbox::behind_runners`].
+    pub fn behind_so_many_runners(
+        options: Options,
+        program: Program,
+        runners: NonZeroUsize,
+    ) -> Result<Self, SandboxError> {
+        Self::at(Place::runners(program, Some(runners))?, options)
     }
 
     fn at(place: Place, options: Options) -> Result<Self, SandboxError> {
@@ -173,10 +186,13 @@ impl Sandbox {
         if let Some(told) = ready.told_before().await {
             return told;
         }
-        let mut running = ready.start();
+        let (call, guest) = ready.attached();
         // Whether it ended or not, the rows say what has come of it.
-        let _ = tokio::time::timeout(self.host.policy.limits.answer_within, running.ended()).await;
-        running.outcome().await
+        let ended = match tokio::time::timeout(self.host.policy.limits.answer_within, guest).await {
+            Ok(ended) => ended.unwrap_or_else(|_| running::failed()),
+            Err(_) => Ended::Running,
+        };
+        self.outcome(&call, ended).await
     }
 
     /// Checks a request; nothing runs yet.
@@ -276,9 +292,14 @@ impl Sandbox {
     }
 
     pub(crate) async fn outcome(&self, call: &Arc<Call>, ended: Ended) -> Outcome {
+        let returned = matches!(ended, Ended::Returned(_));
         let mut outcome = self.told(call, ended).await;
         if outcome.truncated_by_host {
-            outcome.answers = self.answers_of(call).await;
+            outcome.answers = Box::pin(self.answers_of(call)).await;
+        }
+        // What a guest that failed was told is told by running it.
+        if returned {
+            self.remember(call, &outcome).await;
         }
         outcome
     }
@@ -295,18 +316,19 @@ impl Sandbox {
         };
         let mut seen = Vec::new();
         for one in &asked {
-            seen.extend(self.seen(book, one).await);
+            seen.extend(Box::pin(self.seen(book, one)).await);
         }
         if !asked.is_empty() {
             return outcome::outcome(ended, &seen, call.purposes_declared());
         }
         let found = if call.may_act() && ended != Ended::Running {
-            self.found_by_lookups(book, call).await
+            Box::pin(self.found_by_lookups(book, call)).await
         } else {
             Vec::new()
         };
         if found.is_empty() {
-            return outcome::outcome(ended.clone(), &refused_lookup(call, &ended), call.purposes_declared());
+            let seen = refused_lookup(call, &ended);
+            return outcome::outcome(ended, &seen, call.purposes_declared());
         }
         // Rule 13: these rows are what the call is about, whatever the guest made of it.
         outcome::outcome(ended, &found, 1)

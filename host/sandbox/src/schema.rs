@@ -3,6 +3,8 @@
 //! Every schema accepts exactly what [`crate::convert`] accepts, so a client that validates loses
 //! nothing and one that does not is told by the same rules.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value, json};
 
 use crate::describe::{WitCase, WitField, WitKind, WitLabel, WitType};
@@ -11,6 +13,17 @@ use crate::describe::{WitCase, WitField, WitKind, WitLabel, WitType};
 #[must_use]
 pub fn property(name: &str) -> String {
     name.replace('-', "_")
+}
+
+/// The same, without making a text where the name is one already.
+pub(crate) fn property_name(name: &str) -> Cow<'_, str> {
+    if name.contains('-') { property(name).into() } else { name.into() }
+}
+
+/// Whether the property of this WIT name has that name.
+pub(crate) fn is_property(name: &str, given: &str) -> bool {
+    let as_property = |byte: u8| if byte == b'-' { b'_' } else { byte };
+    name.len() == given.len() && name.bytes().map(as_property).eq(given.bytes())
 }
 
 /// The schema of a tool's arguments. A single record parameter is spread.

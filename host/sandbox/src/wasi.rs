@@ -16,8 +16,6 @@ use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult, bindings};
 use wasmtime_wasi::random::WasiRandom;
 use wasmtime_wasi::{HostMonotonicClock, WasiCtx, WasiCtxBuilder, WasiView};
 
-use crate::limits::Limits;
-
 /// Resolution of the clocks a guest sees; finer ones help only those who measure other guests.
 const CLOCK_RESOLUTION: Duration = Duration::from_millis(1);
 /// Bytes a guest may write at once to standard output.
@@ -43,11 +41,11 @@ pub(crate) fn link<T: WasiView>(linker: &mut Linker<T>) -> wasmtime::Result<()> 
 }
 
 /// A context that grants nothing; what the guest prints goes to `log`.
-pub(crate) fn context(log: &Log, limits: &Limits) -> WasiCtx {
+pub(crate) fn context(log: &Log, random_bytes_max: usize) -> WasiCtx {
     WasiCtxBuilder::new()
         .stdout(log.clone())
         .stderr(log.clone())
-        .max_random_size(limits.random_bytes_max as u64)
+        .max_random_size(random_bytes_max as u64)
         .monotonic_clock(CoarseClock(std::time::Instant::now()))
         .build()
 }
@@ -178,7 +176,7 @@ mod tests {
             }
         }
         assert!(std::env::vars().next().is_some(), "a host without variables proves nothing");
-        let mut guest = Guest(context(&Log::new(4), &Limits::default()), wasmtime::component::ResourceTable::new());
+        let mut guest = Guest(context(&Log::new(4), 8), wasmtime::component::ResourceTable::new());
         assert_eq!(guest.cli().get_environment().unwrap(), []);
         assert_eq!(guest.cli().get_arguments().unwrap(), Vec::<String>::new());
         assert_eq!(guest.cli().initial_cwd().unwrap(), None);

@@ -2,11 +2,14 @@
 
 pub mod already_done;
 pub mod callers;
+pub mod calls;
 pub mod effect;
 pub mod neighbours;
 pub mod peers;
 pub mod provider;
+pub mod runners;
 pub mod throughput;
+pub mod waiting;
 pub mod world;
 
 use std::path::{Path, PathBuf};
@@ -32,23 +35,26 @@ pub struct Part {
     pub measure: Measure,
 }
 
+const fn part(name: &'static str, about: &'static str, measure: Measure) -> Part {
+    Part { name, about, peers: false, measure }
+}
+
+impl Part {
+    const fn of_peers(self) -> Self {
+        Self { peers: true, ..self }
+    }
+}
+
 /// All, in the order of the table.
 pub const ALL: &[Part] = &[
-    Part {
-        name: "neighbours",
-        about: "what a small tool's callers notice of two tools that spin",
-        peers: false,
-        measure: neighbours::measure,
-    },
-    Part {
-        name: "peers",
-        about: "effects per second beside effect-ledger, exactly-once, DBOS and Restate",
-        peers: true,
-        measure: peers::measure,
-    },
-    Part { name: "effect", about: "one effect beside two commits", peers: false, measure: effect::measure },
-    Part { name: "already-done", about: "a repeat beside the first", peers: false, measure: already_done::measure },
-    Part { name: "throughput", about: "whole effects per second", peers: false, measure: throughput::measure },
+    part("calls", "one sandboxed call through the library, beside the bare engine", calls::measure),
+    part("runners", "the same call in a runner process, and in two of them", runners::measure),
+    part("effect", "one effect beside two commits", effect::measure),
+    part("throughput", "whole effects per second", throughput::measure),
+    part("peers", "effects per second beside effect-ledger, exactly-once, DBOS and Restate", peers::measure).of_peers(),
+    part("already-done", "a repeat beside the first", already_done::measure),
+    part("waiting", "memory of calls that wait for a provider", waiting::measure),
+    part("neighbours", "what a small tool's callers notice of two tools that spin", neighbours::measure),
 ];
 
 /// A program that was built beside this one.

@@ -25,7 +25,7 @@ def ended(call, run):
 def asked(call, operation):
     field = text(b"reason") + b"\0" + text(b"x")
     return frame(13, struct.pack("<Q", call) + text(b"") + b"\1" + text(operation) + struct.pack("<I", 1) + field)
-s.sendall(frame(11, struct.pack("<I??", 7, True, True)))
+s.sendall(frame(11, struct.pack("<I??I", 7, True, True, 64)))
 buffer = b""
 while True:
     more = s.recv(1 << 20)

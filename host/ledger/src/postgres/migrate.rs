@@ -177,7 +177,20 @@ impl Copy<'_> {
         // Heads have a table of their own here, and marks lie on the machines.
         let (state, balance, marks, nonce) = (None, None, false, None);
         let event = sealed;
-        Ok(Row { seq, previous_seq: 0, stream, version, previous, digest, state, balance, marks, nonce, locations, event })
+        Ok(Row {
+            seq,
+            previous_seq: 0,
+            stream,
+            version,
+            previous,
+            digest,
+            state,
+            balance,
+            marks,
+            nonce,
+            locations,
+            event,
+        })
     }
 
     /// Large bytes first: without the records that name them they are dead, and nothing else.

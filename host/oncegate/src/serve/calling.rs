@@ -130,7 +130,7 @@ async fn begin(server: &Server, sandbox: &Sandbox, ready: Ready, caller: &Caller
         Met::Running(running) => running,
         Met::Nothing => {
             let turn = shared.turns.take(&Whose::of(&ready), within).await?;
-            ready.start_holding(turn)
+            turn.start(ready)
         }
     };
     Ok(Begun { name, running, at, until: at + within })

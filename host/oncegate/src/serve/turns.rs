@@ -1,20 +1,23 @@
 //! Turns of guests: under load a call is told early that it was not begun, and those that were begun are
 //! answered. Without this each call waits so long for its turn that nobody waits for its answer any more.
 //!
-//! No component and no tenant takes all turns, nor all places to wait in: what one of them does, others go on.
+//! No component and no tenant takes all turns, nor all places to wait in: what one of them does, others go on. A call
+//! has a place for as long as it is open, and a turn until its guest first waits for a provider: of those that wait there
+//! are many more than may compute at once.
 
-use std::collections::HashMap;
-use std::hash::Hash;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
-use oncegate_sandbox::Ready;
-use oncegate_sandbox::engine::CALLS_AT_ONCE_MAX;
+use oncegate_sandbox::engine::{CALLS_AT_ONCE_MAX, CALLS_OPEN_MAX};
 use oncegate_sandbox::limits::{
-    CALLS_OF_ONE_COMPONENT_MAX, CALLS_OF_ONE_TENANT_MAX, CALLS_OF_ONE_TENANT_WAITING_MAX, CALLS_WAITING_MAX,
+    CALLS_OF_ONE_COMPONENT_MAX, CALLS_OF_ONE_COMPONENT_OPEN_MAX, CALLS_OF_ONE_TENANT_MAX, CALLS_OF_ONE_TENANT_OPEN_MAX,
+    CALLS_OF_ONE_TENANT_WAITING_MAX, CALLS_WAITING_MAX,
 };
 use oncegate_sandbox::outcome::{Code, NextAction, Outcome};
+use oncegate_sandbox::shares::Shares;
+use oncegate_sandbox::{Ready, Running};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 
 /// How long a call that nobody waits for waits at a time.
 const LONG: Duration = Duration::from_secs(600);
@@ -34,27 +37,67 @@ impl Whose {
     }
 }
 
-/// A turn: one guest may run for as long as it is held.
+/// A place and a turn: one guest may be run.
 pub(super) struct Turn {
-    _parts: [OwnedSemaphorePermit; 3],
+    open: Vec<OwnedSemaphorePermit>,
+    computing: Vec<OwnedSemaphorePermit>,
+}
+
+impl Turn {
+    /// Runs the call's guest.
+    pub(super) fn start(self, ready: Ready) -> Running {
+        ready.with_turn(self.computing).start_holding(self.open)
+    }
+}
+
+/// So many of all, and so many of them for one component and one tenant.
+struct Shared {
+    all: Arc<Semaphore>,
+    of_component: Shares<[u8; 32]>,
+    of_tenant: Shares<String>,
+    /// What each is called when there is none: of the component's, the tenant's and all.
+    limits: [&'static str; 3],
+}
+
+impl Shared {
+    /// In the order in which they came, of the same component, of the same tenant and of all. Whoever waits
+    /// for the last holds the others: they are his share.
+    async fn take(&self, whose: &Whose, until: Instant) -> Result<Vec<OwnedSemaphorePermit>, &'static str> {
+        let of_component = self.of_component.of(&whose.component);
+        let queues = [of_component, self.of_tenant.of(&whose.tenant), Arc::clone(&self.all)];
+        let mut parts = Vec::with_capacity(queues.len());
+        for (queue, limit) in queues.into_iter().zip(self.limits) {
+            let part = tokio::time::timeout_at(until, queue.acquire_owned()).await;
+            parts.push(part.map_err(|_| limit)?.map_err(|_| limit)?);
+        }
+        Ok(parts)
+    }
 }
 
 /// Who may run a guest now.
 pub(super) struct Turns {
-    free: Arc<Semaphore>,
+    open: Shared,
+    computing: Shared,
     places: Arc<Semaphore>,
-    of_component: Shares<[u8; 32]>,
-    of_tenant: Shares<String>,
     places_of_tenant: Shares<String>,
 }
 
 impl Default for Turns {
     fn default() -> Self {
         Self {
-            free: Arc::new(Semaphore::new(CALLS_AT_ONCE_MAX as usize)),
+            open: Shared {
+                all: Arc::new(Semaphore::new(CALLS_OPEN_MAX as usize)),
+                of_component: Shares::new(CALLS_OF_ONE_COMPONENT_OPEN_MAX),
+                of_tenant: Shares::new(CALLS_OF_ONE_TENANT_OPEN_MAX),
+                limits: ["calls-of-one-component-open", "calls-of-one-tenant-open", "calls-open"],
+            },
+            computing: Shared {
+                all: Arc::new(Semaphore::new(CALLS_AT_ONCE_MAX as usize)),
+                of_component: Shares::new(CALLS_OF_ONE_COMPONENT_MAX),
+                of_tenant: Shares::new(CALLS_OF_ONE_TENANT_MAX),
+                limits: ["calls-of-one-component", "calls-of-one-tenant", "calls-at-once"],
+            },
             places: Arc::new(Semaphore::new(CALLS_WAITING_MAX)),
-            of_component: Shares::new(CALLS_OF_ONE_COMPONENT_MAX),
-            of_tenant: Shares::new(CALLS_OF_ONE_TENANT_MAX),
             places_of_tenant: Shares::new(CALLS_OF_ONE_TENANT_WAITING_MAX),
         }
     }
@@ -73,22 +116,10 @@ impl Turns {
         self.next(whose, within / 2).await.map_err(told)
     }
 
-    /// In the order in which they came, of the same component, of the same tenant and of all. Whoever waits
-    /// for the last holds the others: they are his share.
     async fn next(&self, whose: &Whose, within: Duration) -> Result<Turn, &'static str> {
-        let until = tokio::time::Instant::now() + within;
-        let queues = [
-            (self.of_component.of(&whose.component), "calls-of-one-component"),
-            (self.of_tenant.of(&whose.tenant), "calls-of-one-tenant"),
-            (Arc::clone(&self.free), "calls-at-once"),
-        ];
-        let mut parts = Vec::with_capacity(queues.len());
-        for (queue, limit) in queues {
-            let turn = tokio::time::timeout_at(until, queue.acquire_owned()).await;
-            parts.push(turn.map_err(|_| limit)?.map_err(|_| limit)?);
-        }
-        let parts = <[_; 3]>::try_from(parts).map_err(|_| "calls-at-once")?;
-        Ok(Turn { _parts: parts })
+        let until = Instant::now() + within;
+        let open = self.open.take(whose, until).await?;
+        Ok(Turn { open, computing: self.computing.take(whose, until).await? })
     }
 
     /// A turn, however long that takes: for a call that nobody waits for.
@@ -98,34 +129,6 @@ impl Turns {
                 return turn;
             }
         }
-    }
-}
-
-/// So many each; those who have none and wait for none are forgotten.
-struct Shares<K> {
-    each: usize,
-    held: Mutex<HashMap<K, Weak<Semaphore>>>,
-}
-
-/// Shares that are remembered before those that nobody holds are looked for.
-const SHARES_KEPT: usize = 64;
-
-impl<K: Hash + Eq + Clone> Shares<K> {
-    fn new(each: usize) -> Self {
-        Self { each, held: Mutex::default() }
-    }
-
-    fn of(&self, key: &K) -> Arc<Semaphore> {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(share) = held.get(key).and_then(Weak::upgrade) {
-            return share;
-        }
-        if held.len() >= SHARES_KEPT {
-            held.retain(|_, share| share.strong_count() > 0);
-        }
-        let share = Arc::new(Semaphore::new(self.each));
-        held.insert(key.clone(), Arc::downgrade(&share));
-        share
     }
 }
 
@@ -141,6 +144,8 @@ fn not_begun(limit: &str) -> Outcome {
 
 #[cfg(test)]
 mod tests {
+    use oncegate_sandbox::shares;
+
     use super::*;
 
     const WITHIN: Duration = Duration::from_millis(20);
@@ -181,9 +186,30 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn many_more_are_open_than_compute_and_none_of_them_takes_the_places_of_others() {
+        let turns = Turns::default();
+        let wait_for_a_provider = async |component: u8, tenant: &str, count: usize| {
+            let mut open = Vec::new();
+            for _ in 0..count {
+                open.push(turns.take(&whose(component, tenant), LATER).await.unwrap().open);
+            }
+            open
+        };
+        let component = CALLS_OF_ONE_COMPONENT_OPEN_MAX;
+        let mut open = wait_for_a_provider(1, "acme", component).await;
+        assert_eq!(refused(&turns, &whose(1, "other")).await.as_deref(), Some("calls-of-one-component-open"));
+        open.extend(wait_for_a_provider(2, "acme", CALLS_OF_ONE_TENANT_OPEN_MAX - component).await);
+        assert_eq!(refused(&turns, &whose(3, "acme")).await.as_deref(), Some("calls-of-one-tenant-open"));
+        open.extend(wait_for_a_provider(3, "other", CALLS_OPEN_MAX as usize - CALLS_OF_ONE_TENANT_OPEN_MAX).await);
+        assert_eq!(refused(&turns, &whose(4, "third")).await.as_deref(), Some("calls-open"));
+        open.pop();
+        assert_eq!(refused(&turns, &whose(4, "third")).await, None);
+    }
+
+    #[tokio::test]
     async fn so_many_wait_and_no_more_and_none_of_them_takes_the_places_of_others() {
         let turns = Arc::new(Turns::default());
-        let all = Arc::clone(&turns.free).acquire_many_owned(CALLS_AT_ONCE_MAX).await.unwrap();
+        let all = Arc::clone(&turns.computing.all).acquire_many_owned(CALLS_AT_ONCE_MAX).await.unwrap();
         let wait = |tenant: &'static str| {
             let turns = Arc::clone(&turns);
             tokio::spawn(async move { turns.take(&whose(1, tenant), LATER).await.is_ok() })
@@ -209,6 +235,6 @@ mod tests {
         for tenant in 0..1_000 {
             drop(turns.take(&whose(1, &tenant.to_string()), LATER).await);
         }
-        assert!(turns.of_tenant.held.lock().unwrap().len() <= SHARES_KEPT);
+        assert!(turns.computing.of_tenant.kept() <= shares::KEPT);
     }
 }

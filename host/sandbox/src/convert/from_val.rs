@@ -6,25 +6,26 @@ use serde_json::{Map, Number, Value};
 use wasmtime::component::Val;
 
 use super::bounds::Budget;
+use super::path::Path;
 use super::{LIST_ITEMS_MAX, ResultError, TEXT_BYTES_MAX, VALUES_MAX};
 use crate::describe::{WitCase, WitField, WitKind, WitType};
 use crate::schema::property;
 
-fn oversize<T>(path: &str, why: String) -> Result<T, ResultError> {
-    Err(ResultError { path: path.into(), why, too_large: true })
+fn oversize<T>(path: &Path<'_>, why: String) -> Result<T, ResultError> {
+    Err(ResultError { path: path.to_string(), why, too_large: true })
 }
 
-fn refuse<T>(path: &str, why: impl Into<String>) -> Result<T, ResultError> {
-    Err(ResultError { path: path.into(), why: why.into(), too_large: false })
+fn refuse<T>(path: &Path<'_>, why: impl Into<String>) -> Result<T, ResultError> {
+    Err(ResultError { path: path.to_string(), why: why.into(), too_large: false })
 }
 
 /// The value is of another type than the component declares; the engine would not let that happen.
-pub(super) fn mismatch(path: &str, ty: &WitType) -> ResultError {
-    ResultError { path: path.into(), why: format!("it is not of the declared type {ty}"), too_large: false }
+pub(super) fn mismatch(path: &Path<'_>, ty: &WitType) -> ResultError {
+    ResultError { path: path.to_string(), why: format!("it is not of the declared type {ty}"), too_large: false }
 }
 
 /// The JSON form of `val`, which is of type `ty`.
-pub(super) fn write(val: &Val, ty: &WitType, path: &str, budget: &mut Budget) -> Result<Value, ResultError> {
+pub(super) fn write(val: &Val, ty: &WitType, path: &Path<'_>, budget: &mut Budget) -> Result<Value, ResultError> {
     if !budget.take() {
         return oversize(path, format!("it has more than {VALUES_MAX} values"));
     }
@@ -69,21 +70,21 @@ fn shortest(value: f32) -> f64 {
     value.to_string().parse().unwrap_or_else(|_| value.into())
 }
 
-fn float(value: f64, path: &str) -> Result<Value, ResultError> {
+fn float(value: f64, path: &Path<'_>) -> Result<Value, ResultError> {
     match Number::from_f64(value) {
         Some(number) => Ok(number.into()),
         None => refuse(path, format!("{value} is not a JSON number")),
     }
 }
 
-fn text(value: &str, path: &str) -> Result<Value, ResultError> {
+fn text(value: &str, path: &Path<'_>) -> Result<Value, ResultError> {
     if value.len() > TEXT_BYTES_MAX {
         return oversize(path, format!("a text of {} bytes, {TEXT_BYTES_MAX} are allowed", value.len()));
     }
     Ok(value.into())
 }
 
-fn bytes(items: &[Val], ty: &WitType, path: &str) -> Result<Value, ResultError> {
+fn bytes(items: &[Val], ty: &WitType, path: &Path<'_>) -> Result<Value, ResultError> {
     if items.len() > TEXT_BYTES_MAX {
         return oversize(path, format!("{} bytes, {TEXT_BYTES_MAX} are allowed", items.len()));
     }
@@ -98,33 +99,32 @@ fn bytes(items: &[Val], ty: &WitType, path: &str) -> Result<Value, ResultError> 
     Ok(STANDARD.encode(bytes).into())
 }
 
-fn list(items: &[Val], item: &WitType, path: &str, budget: &mut Budget) -> Result<Value, ResultError> {
+fn list(items: &[Val], item: &WitType, path: &Path<'_>, budget: &mut Budget) -> Result<Value, ResultError> {
     if items.len() > LIST_ITEMS_MAX {
         return oversize(path, format!("a list of {}, {LIST_ITEMS_MAX} are allowed", items.len()));
     }
-    items.iter().enumerate().map(|(index, val)| write(val, item, &format!("{path}/{index}"), budget)).collect()
+    items.iter().enumerate().map(|(index, val)| write(val, item, &Path::Item(path, index), budget)).collect()
 }
 
-fn tuple(items: &[Val], types: &[WitType], path: &str, budget: &mut Budget) -> Result<Value, ResultError> {
+fn tuple(items: &[Val], types: &[WitType], path: &Path<'_>, budget: &mut Budget) -> Result<Value, ResultError> {
     items
         .iter()
         .zip(types)
         .enumerate()
-        .map(|(index, (val, ty))| write(val, ty, &format!("{path}/{index}"), budget))
+        .map(|(index, (val, ty))| write(val, ty, &Path::Item(path, index), budget))
         .collect()
 }
 
 fn record(
     values: &[(String, Val)],
     fields: &[WitField],
-    path: &str,
+    path: &Path<'_>,
     budget: &mut Budget,
 ) -> Result<Value, ResultError> {
-    let mut object = Map::new();
+    let mut object = Map::with_capacity(fields.len());
     for ((_, val), field) in values.iter().zip(fields) {
-        let name = property(&field.name);
-        let path = format!("{path}/{name}");
-        object.insert(name, write(val, &field.ty, &path, budget)?);
+        let path = Path::Member(path, &field.name);
+        object.insert(property(&field.name), write(val, &field.ty, &path, budget)?);
     }
     Ok(object.into())
 }
@@ -133,11 +133,11 @@ fn case(
     name: &str,
     val: Option<&Val>,
     ty: Option<&WitType>,
-    path: &str,
+    path: &Path<'_>,
     budget: &mut Budget,
 ) -> Result<Value, ResultError> {
     let payload = match (val, ty) {
-        (Some(val), Some(ty)) => write(val, ty, &format!("{path}/{name}"), budget)?,
+        (Some(val), Some(ty)) => write(val, ty, &Path::Case(path, name), budget)?,
         _ => Value::Null,
     };
     Ok(Map::from_iter([(name.to_owned(), payload)]).into())

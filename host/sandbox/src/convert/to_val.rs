@@ -7,9 +7,10 @@ use serde_json::{Map, Value};
 use wasmtime::component::Val;
 
 use super::bounds::{Budget, kind_of};
+use super::path::Path;
 use super::{ArgumentError, LIST_ITEMS_MAX, TEXT_BYTES_MAX, VALUES_MAX};
-use crate::describe::{WitCase, WitField, WitKind, WitLabel, WitType};
-use crate::schema::property;
+use crate::describe::{WitCase, WitKind, WitLabel, WitType};
+use crate::schema::{is_property, property_name};
 
 /// Whole numbers of a float are exact up to here.
 const FLOAT_EXACT_MAX: f64 = 9_007_199_254_740_992.0;
@@ -20,15 +21,15 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-fn refuse<T>(path: &str, expected: impl Into<String>, found: &Value) -> Result<T, ArgumentError> {
-    Err(ArgumentError { path: path.into(), expected: expected.into(), found: kind_of(found) })
+fn refuse<T>(path: &Path<'_>, expected: impl Into<String>, found: &Value) -> Result<T, ArgumentError> {
+    Err(ArgumentError { path: path.to_string(), expected: expected.into(), found: kind_of(found) })
 }
 
 /// The value of type `ty` at `path`.
-pub(super) fn read(value: &Value, ty: &WitType, path: &str, budget: &mut Budget) -> Result<Val, ArgumentError> {
+pub(super) fn read(value: &Value, ty: &WitType, path: &Path<'_>, budget: &mut Budget) -> Result<Val, ArgumentError> {
     if !budget.take() {
         return Err(ArgumentError {
-            path: path.into(),
+            path: path.to_string(),
             expected: format!("at most {VALUES_MAX} values in all"),
             found: "more".into(),
         });
@@ -57,7 +58,10 @@ pub(super) fn read(value: &Value, ty: &WitType, path: &str, budget: &mut Budget)
         WitKind::Result(ok, err) => result(value, (ok.as_deref(), err.as_deref()), path, budget),
         WitKind::Tuple(items) => tuple(value, items, path, budget).map(Val::Tuple),
         WitKind::Record(fields) => match value {
-            Value::Object(object) => members(object, fields, path, budget).map(Val::Record),
+            Value::Object(object) => {
+                let fields = fields.iter().map(|field| (field.name.as_str(), &field.ty));
+                members(object, fields, path, budget).map(Val::Record)
+            }
             _ => refuse(path, "an object", value),
         },
         WitKind::Variant(cases) => variant(value, cases, path, budget),
@@ -80,7 +84,7 @@ fn exact(value: &Value) -> Option<i128> {
     (float.fract() == 0.0 && float.abs() <= FLOAT_EXACT_MAX).then_some(float as i128)
 }
 
-fn whole<T>(value: &Value, path: &str, min: T, max: T) -> Result<T, ArgumentError>
+fn whole<T>(value: &Value, path: &Path<'_>, min: T, max: T) -> Result<T, ArgumentError>
 where
     T: TryFrom<i128> + std::fmt::Display,
 {
@@ -90,7 +94,7 @@ where
     }
 }
 
-fn wide<T>(value: &Value, path: &str, min: T, max: T) -> Result<T, ArgumentError>
+fn wide<T>(value: &Value, path: &Path<'_>, min: T, max: T) -> Result<T, ArgumentError>
 where
     T: TryFrom<i128> + std::fmt::Display + std::str::FromStr,
 {
@@ -112,7 +116,7 @@ where
 }
 
 /// A number as a float; a whole number that no float holds is refused.
-fn float64(value: &Value, path: &str) -> Result<f64, ArgumentError> {
+fn float64(value: &Value, path: &Path<'_>) -> Result<f64, ArgumentError> {
     let float = value.as_f64().filter(|float| float.is_finite());
     let Some(float) = float else {
         return refuse(path, "a number", value);
@@ -133,7 +137,7 @@ fn exact_in(float: f64) -> Option<i128> {
     (float.fract() == 0.0).then_some(float as i128)
 }
 
-fn float32(value: &Value, path: &str) -> Result<Val, ArgumentError> {
+fn float32(value: &Value, path: &Path<'_>) -> Result<Val, ArgumentError> {
     let wide = float64(value, path)?;
     #[allow(clippy::cast_possible_truncation, reason = "what it loses is looked at below")]
     let float = wide as f32;
@@ -144,7 +148,7 @@ fn float32(value: &Value, path: &str) -> Result<Val, ArgumentError> {
     Ok(Val::Float32(float))
 }
 
-fn character(value: &Value, path: &str) -> Result<Val, ArgumentError> {
+fn character(value: &Value, path: &Path<'_>) -> Result<Val, ArgumentError> {
     let mut chars = value.as_str().unwrap_or_default().chars();
     match (chars.next(), chars.next()) {
         (Some(c), None) => Ok(Val::Char(c)),
@@ -152,7 +156,7 @@ fn character(value: &Value, path: &str) -> Result<Val, ArgumentError> {
     }
 }
 
-fn text<'a>(value: &'a Value, path: &str) -> Result<&'a str, ArgumentError> {
+fn text<'a>(value: &'a Value, path: &Path<'_>) -> Result<&'a str, ArgumentError> {
     match value {
         Value::String(text) if text.len() <= TEXT_BYTES_MAX => Ok(text),
         Value::String(_) => refuse(path, format!("a text of at most {TEXT_BYTES_MAX} bytes"), value),
@@ -160,7 +164,7 @@ fn text<'a>(value: &'a Value, path: &str) -> Result<&'a str, ArgumentError> {
     }
 }
 
-fn bytes(value: &Value, path: &str) -> Result<Val, ArgumentError> {
+fn bytes(value: &Value, path: &Path<'_>) -> Result<Val, ArgumentError> {
     let text = text(value, path)?;
     match BASE64.decode(text) {
         Ok(bytes) => Ok(Val::List(bytes.into_iter().map(Val::U8).collect())),
@@ -168,7 +172,7 @@ fn bytes(value: &Value, path: &str) -> Result<Val, ArgumentError> {
     }
 }
 
-fn items<'a>(value: &'a Value, path: &str) -> Result<&'a [Value], ArgumentError> {
+fn items<'a>(value: &'a Value, path: &Path<'_>) -> Result<&'a [Value], ArgumentError> {
     match value {
         Value::Array(items) if items.len() <= LIST_ITEMS_MAX => Ok(items),
         Value::Array(_) => refuse(path, format!("at most {LIST_ITEMS_MAX} items"), value),
@@ -176,35 +180,35 @@ fn items<'a>(value: &'a Value, path: &str) -> Result<&'a [Value], ArgumentError>
     }
 }
 
-fn list(value: &Value, item: &WitType, path: &str, budget: &mut Budget) -> Result<Vec<Val>, ArgumentError> {
+fn list(value: &Value, item: &WitType, path: &Path<'_>, budget: &mut Budget) -> Result<Vec<Val>, ArgumentError> {
     items(value, path)?
         .iter()
         .enumerate()
-        .map(|(index, value)| read(value, item, &format!("{path}/{index}"), budget))
+        .map(|(index, value)| read(value, item, &Path::Item(path, index), budget))
         .collect()
 }
 
-fn tuple(value: &Value, types: &[WitType], path: &str, budget: &mut Budget) -> Result<Vec<Val>, ArgumentError> {
+fn tuple(value: &Value, types: &[WitType], path: &Path<'_>, budget: &mut Budget) -> Result<Vec<Val>, ArgumentError> {
     let given = items(value, path)?;
     if given.len() != types.len() {
         return refuse(path, format!("a list of exactly {}", types.len()), value);
     }
     let pairs = given.iter().zip(types).enumerate();
-    pairs.map(|(index, (value, ty))| read(value, ty, &format!("{path}/{index}"), budget)).collect()
+    pairs.map(|(index, (value, ty))| read(value, ty, &Path::Item(path, index), budget)).collect()
 }
 
-/// The fields of a record, or a function's parameters, in their declared order.
-pub(super) fn members(
+/// The values of a record's fields or a function's parameters, whose names and types are given in their declared order.
+pub(super) fn members<'a>(
     object: &Map<String, Value>,
-    fields: &[WitField],
-    path: &str,
+    fields: impl Iterator<Item = (&'a str, &'a WitType)> + Clone,
+    path: &Path<'_>,
     budget: &mut Budget,
 ) -> Result<Vec<(String, Val)>, ArgumentError> {
-    let known = |name: &String| fields.iter().any(|field| property(&field.name) == *name);
+    let known = |given: &String| fields.clone().any(|(name, _)| is_property(name, given));
     if let Some(unknown) = object.keys().find(|name| !known(name)) {
-        let names: Vec<_> = fields.iter().map(|field| property(&field.name)).collect();
+        let names: Vec<_> = fields.map(|(name, _)| property_name(name)).collect();
         return Err(ArgumentError {
-            path: path.into(),
+            path: path.to_string(),
             expected: match names.len() {
                 0 => "no property".into(),
                 _ => format!("only the properties {}", names.join(", ")),
@@ -212,23 +216,21 @@ pub(super) fn members(
             found: format!("an unknown property {}", oncegate_contract::safe_text(unknown)),
         });
     }
-    fields
-        .iter()
-        .map(|field| {
-            let name = property(&field.name);
-            let path = format!("{path}/{name}");
-            let value = match object.get(&name) {
-                Some(value) => read(value, &field.ty, &path, budget)?,
-                None if field.ty.is_option() => Val::Option(None),
-                None => return Err(missing(&path, &field.ty)),
-            };
-            Ok((field.name.clone(), value))
-        })
-        .collect()
+    let mut values = Vec::with_capacity(fields.size_hint().0);
+    for (name, ty) in fields {
+        let path = Path::Member(path, name);
+        let value = match object.get(&*property_name(name)) {
+            Some(value) => read(value, ty, &path, budget)?,
+            None if ty.is_option() => Val::Option(None),
+            None => return Err(missing(&path, ty)),
+        };
+        values.push((name.to_owned(), value));
+    }
+    Ok(values)
 }
 
-fn missing(path: &str, ty: &WitType) -> ArgumentError {
-    ArgumentError { path: path.into(), expected: named(ty).into(), found: "nothing; it is required".into() }
+fn missing(path: &Path<'_>, ty: &WitType) -> ArgumentError {
+    ArgumentError { path: path.to_string(), expected: named(ty).into(), found: "nothing; it is required".into() }
 }
 
 const fn named(ty: &WitType) -> &'static str {
@@ -244,7 +246,7 @@ const fn named(ty: &WitType) -> &'static str {
 }
 
 /// The one member of `{"case": payload}`.
-fn case_of<'a>(value: &'a Value, names: &[&str], path: &str) -> Result<(usize, &'a Value), ArgumentError> {
+fn case_of<'a>(value: &'a Value, names: &[&str], path: &Path<'_>) -> Result<(usize, &'a Value), ArgumentError> {
     if let Value::Object(object) = value
         && let (1, Some((given, payload))) = (object.len(), object.iter().next())
         && let Some(index) = find(names.iter().copied(), given)
@@ -254,7 +256,7 @@ fn case_of<'a>(value: &'a Value, names: &[&str], path: &str) -> Result<(usize, &
     let expected = format!("an object with exactly one of the properties {}", names.join(", "));
     match value {
         Value::Object(object) if object.len() == 1 => Err(ArgumentError {
-            path: path.into(),
+            path: path.to_string(),
             expected,
             found: object
                 .keys()
@@ -268,7 +270,7 @@ fn case_of<'a>(value: &'a Value, names: &[&str], path: &str) -> Result<(usize, &
 fn payload(
     value: &Value,
     ty: Option<&WitType>,
-    path: &str,
+    path: &Path<'_>,
     budget: &mut Budget,
 ) -> Result<Option<Box<Val>>, ArgumentError> {
     match ty {
@@ -278,35 +280,34 @@ fn payload(
     }
 }
 
-fn variant(value: &Value, cases: &[WitCase], path: &str, budget: &mut Budget) -> Result<Val, ArgumentError> {
+fn variant(value: &Value, cases: &[WitCase], path: &Path<'_>, budget: &mut Budget) -> Result<Val, ArgumentError> {
     let names: Vec<&str> = cases.iter().map(|case| case.name.as_str()).collect();
     let (index, inner) = case_of(value, &names, path)?;
     let case = &cases[index];
-    let path = format!("{path}/{}", case.name);
-    let carried = payload(inner, case.ty.as_ref(), &path, budget)?;
+    let carried = payload(inner, case.ty.as_ref(), &Path::Case(path, &case.name), budget)?;
     Ok(Val::Variant(case.name.clone(), carried))
 }
 
 fn result(
     value: &Value,
     (ok, err): (Option<&WitType>, Option<&WitType>),
-    path: &str,
+    path: &Path<'_>,
     budget: &mut Budget,
 ) -> Result<Val, ArgumentError> {
     let (index, inner) = case_of(value, &["ok", "err"], path)?;
     Ok(Val::Result(if index == 0 {
-        Ok(payload(inner, ok, &format!("{path}/ok"), budget)?)
+        Ok(payload(inner, ok, &Path::Case(path, "ok"), budget)?)
     } else {
-        Err(payload(inner, err, &format!("{path}/err"), budget)?)
+        Err(payload(inner, err, &Path::Case(path, "err"), budget)?)
     }))
 }
 
 /// WIT names have no `_`, so a model that writes it for `-` means the same name.
 fn find<'a>(mut names: impl Iterator<Item = &'a str>, given: &str) -> Option<usize> {
-    names.position(|name| name == given || property(name) == given)
+    names.position(|name| name == given || is_property(name, given))
 }
 
-fn label(value: &Value, labels: &[WitLabel], path: &str) -> Result<String, ArgumentError> {
+fn label(value: &Value, labels: &[WitLabel], path: &Path<'_>) -> Result<String, ArgumentError> {
     let names = || labels.iter().map(|label| label.name.as_str());
     match value.as_str().and_then(|given| find(names(), given)) {
         Some(index) => Ok(labels[index].name.clone()),
@@ -314,10 +315,10 @@ fn label(value: &Value, labels: &[WitLabel], path: &str) -> Result<String, Argum
     }
 }
 
-fn flags(value: &Value, labels: &[WitLabel], path: &str) -> Result<Vec<String>, ArgumentError> {
+fn flags(value: &Value, labels: &[WitLabel], path: &Path<'_>) -> Result<Vec<String>, ArgumentError> {
     let mut set = Vec::new();
     for (index, value) in items(value, path)?.iter().enumerate() {
-        let path = format!("{path}/{index}");
+        let path = Path::Item(path, index);
         let name = label(value, labels, &path)?;
         if set.contains(&name) {
             return refuse(&path, "each name once", value);

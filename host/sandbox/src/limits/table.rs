@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use super::{
-    CALLS_OF_ONE_COMPONENT_MAX, CALLS_OF_ONE_TENANT_MAX, CALLS_OF_ONE_TENANT_WAITING_MAX, CALLS_WAITING_MAX,
-    COMPONENT_BYTES_MAX, CORE_INSTANCES_PER_COMPONENT, FIELDS_MAX, HEADER_BYTES_MAX, HEADERS_MAX, Limits,
-    MEMORIES_PER_COMPONENT, STACK_BYTES, TABLE_ELEMENTS_MAX, TABLES_PER_COMPONENT,
+    CALLS_OF_ONE_COMPONENT_MAX, CALLS_OF_ONE_COMPONENT_OPEN_MAX, CALLS_OF_ONE_TENANT_MAX, CALLS_OF_ONE_TENANT_OPEN_MAX,
+    CALLS_OF_ONE_TENANT_WAITING_MAX, CALLS_WAITING_MAX, COMPONENT_BYTES_MAX, CORE_INSTANCES_PER_COMPONENT, FIELDS_MAX,
+    HEADER_BYTES_MAX, HEADERS_MAX, Limits, MEMORIES_PER_COMPONENT, STACK_BYTES, TABLE_ELEMENTS_MAX,
+    TABLES_PER_COMPONENT,
 };
 use crate::convert;
 use crate::describe::{SECTION_BYTES_MAX, TYPE_DEPTH_MAX, TYPE_NODES_MAX};
-use crate::engine::CALLS_AT_ONCE_MAX;
+use crate::engine::{CALLS_AT_ONCE_MAX, CALLS_OPEN_MAX};
 
 /// One limit.
 #[derive(Debug, Clone, Copy)]
@@ -304,10 +305,19 @@ pub const LIMITS: &[Limit] = &[
         Count,
         CALLS_AT_ONCE_MAX as usize,
         ToolLimit,
-        "guests that run; each has its place in the pool",
+        "guests that begin to compute; each gives its turn back when it first waits for a provider",
     ),
-    fixed("calls-of-one-component", Count, CALLS_OF_ONE_COMPONENT_MAX, ToolLimit, "no tool takes all places"),
-    fixed("calls-of-one-tenant", Count, CALLS_OF_ONE_TENANT_MAX, ToolLimit, "no tenant takes all places"),
+    fixed("calls-of-one-component", Count, CALLS_OF_ONE_COMPONENT_MAX, ToolLimit, "no tool takes all turns"),
+    fixed("calls-of-one-tenant", Count, CALLS_OF_ONE_TENANT_MAX, ToolLimit, "no tenant takes all turns"),
+    fixed(
+        "calls-open",
+        Count,
+        CALLS_OPEN_MAX as usize,
+        ToolLimit,
+        "calls that were begun and have not ended, most of which wait for a provider; each has its place in the pool",
+    ),
+    fixed("calls-of-one-component-open", Count, CALLS_OF_ONE_COMPONENT_OPEN_MAX, ToolLimit, "no tool takes all places"),
+    fixed("calls-of-one-tenant-open", Count, CALLS_OF_ONE_TENANT_OPEN_MAX, ToolLimit, "no tenant takes all places"),
     fixed("calls-waiting", Count, CALLS_WAITING_MAX, ToolLimit, "each that waits for a place holds its arguments"),
     fixed(
         "calls-of-one-tenant-waiting",

@@ -231,12 +231,16 @@ pub fn tenant(policy: &Policy, digest: &[u8; 32], given: &str) -> Result<String,
     if !given.is_empty() {
         return Ok(given.to_owned());
     }
+    if let Some(only) = only_tenant(policy)
+        && matching(policy, digest).any(|rule| !rule.tenants.is_empty())
+    {
+        return Ok(only.to_owned());
+    }
     let mine: BTreeSet<&str> =
         matching(policy, digest).flat_map(|rule| rule.tenants.iter().map(String::as_str)).collect();
     let everyone: BTreeSet<&str> =
         policy.components.iter().flat_map(|rule| rule.tenants.iter().map(String::as_str)).collect();
     match (mine.first(), everyone.len()) {
-        (Some(only), 1) => Ok((*only).to_owned()),
         (None, _) => Err(Denied::unlisted(format!(
             "no [[component]] of the policy is for {}; add one with `digest`, `tenants` and `grant`{}",
             digest_text(digest),
@@ -246,6 +250,13 @@ pub fn tenant(policy: &Policy, digest: &[u8; 32], given: &str) -> Result<String,
             "the context has no `tenant` and the policy names {count}; give one with --context tenant=NAME"
         ))),
     }
+}
+
+/// The tenant whom all components of the policy are for, if there is one alone.
+fn only_tenant(policy: &Policy) -> Option<&str> {
+    let mut tenants = policy.components.iter().flat_map(|rule| &rule.tenants);
+    let first = tenants.next()?;
+    tenants.all(|other| other == first).then_some(first)
 }
 
 /// Whether callers of the tenant may read the whole stored answers of an operation that the component is

@@ -3,6 +3,8 @@
 //! A runner can say that a guest of a call made one of the interface's calls, printed something, or ended; nothing else.
 //! The host decides what any of it comes to. No secret and no request is ever in a frame.
 
+use std::time::Duration;
+
 use oncegate_contract::EffectClass;
 use wasmtime::component::Val;
 
@@ -10,9 +12,9 @@ use super::values::{self, NotBrought, VALUES_MAX};
 use super::wire::{Malformed, Reader, Writer};
 use crate::door::{Ask, Told};
 use crate::effect::{EffectError, Field, FieldValue, Header, LookupError, Response, Settlement};
-use crate::guest::Run;
+use crate::guest::{Bounds, Run};
 use crate::isolation::{Attempt, Walls};
-use crate::limits::{ENDING, Limits};
+use crate::limits::ENDING;
 use crate::load::Export;
 
 /// Bytes of one frame from a runner: what a guest can hand out at once, several times over.
@@ -43,15 +45,15 @@ pub(super) struct Begin {
     pub(super) call: u64,
     pub(super) component: u32,
     pub(super) tool: usize,
-    pub(super) limits: Limits,
+    pub(super) bounds: Bounds,
     pub(super) arguments: Vec<Val>,
 }
 
 /// What a runner says.
 #[derive(Debug)]
 pub(super) enum FromRunner {
-    /// It has walled itself off and takes calls.
-    Ready(Walls),
+    /// It has walled itself off and takes calls, so many at once.
+    Ready(Walls, u32),
     /// It has not, and ends.
     Unfit(String),
     /// A guest made a call; before that it printed this.
@@ -88,12 +90,32 @@ pub(super) fn component(component: u32, class: EffectClass, bytes: u64, exports:
 }
 
 /// What of [`Begin`] is the same wherever the call runs: it is written once.
-pub(super) fn task(tool: usize, limits: &Limits, arguments: &[Val]) -> Option<Vec<u8>> {
+pub(super) fn task(tool: usize, bounds: &Bounds, arguments: &[Val]) -> Option<Vec<u8>> {
     let mut out = Writer::new(BEGIN);
     out.count(tool);
-    out.bytes(&serde_json::to_vec(limits).ok()?);
+    write_bounds(&mut out, bounds);
     values::write_all(&mut out, arguments, usize::MAX).ok()?;
     Some(out.body().to_vec())
+}
+
+fn write_bounds(out: &mut Writer, bounds: &Bounds) {
+    let Bounds { memory_bytes_max, host_call_bytes_max, handles_max, random_bytes_max, log_bytes_max, wall_time_max } =
+        *bounds;
+    for bytes in [memory_bytes_max, host_call_bytes_max, random_bytes_max, log_bytes_max] {
+        out.u64(bytes as u64);
+    }
+    out.u32(handles_max);
+    out.u64(wall_time_max.as_secs());
+    out.u32(wall_time_max.subsec_nanos());
+}
+
+fn read_bounds(from: &mut Reader<'_>) -> Result<Bounds, Malformed> {
+    let mut bytes = || Ok(usize::try_from(from.u64()?).unwrap_or(usize::MAX));
+    let (memory_bytes_max, host_call_bytes_max) = (bytes()?, bytes()?);
+    let (random_bytes_max, log_bytes_max) = (bytes()?, bytes()?);
+    let handles_max = from.u32()?;
+    let wall_time_max = Duration::new(from.u64()?, from.u32()?.min(999_999_999));
+    Ok(Bounds { memory_bytes_max, host_call_bytes_max, handles_max, random_bytes_max, log_bytes_max, wall_time_max })
 }
 
 pub(super) fn begin(call: u64, component: u32, task: &[u8]) -> Vec<u8> {
@@ -264,9 +286,9 @@ pub(super) fn read_to_runner(frame: &[u8]) -> Result<ToRunner, Malformed> {
         BEGIN => {
             let (call, component) = (from.u64()?, from.u32()?);
             let tool = usize::try_from(from.u32()?).unwrap_or(usize::MAX);
-            let limits = serde_json::from_slice(from.bytes()?).map_err(|_| Malformed("the limits are none"))?;
+            let bounds = read_bounds(&mut from)?;
             let arguments = values::read_all(&mut from, usize::MAX)?;
-            ToRunner::Begin(Box::new(Begin { call, component, tool, limits, arguments }))
+            ToRunner::Begin(Box::new(Begin { call, component, tool, bounds, arguments }))
         }
         TOLD => ToRunner::Told { call: from.u64()?, told: read_told(&mut from)? },
         CANCEL => ToRunner::Cancel { call: from.u64()? },
@@ -277,11 +299,12 @@ pub(super) fn read_to_runner(frame: &[u8]) -> Result<ToRunner, Malformed> {
     Ok(said)
 }
 
-pub(super) fn ready(walls: Walls) -> Vec<u8> {
+pub(super) fn ready(walls: Walls, slots: u32) -> Vec<u8> {
     let mut out = Writer::new(READY);
     out.u32(walls.landlock);
     out.bool(walls.user_namespace);
     out.bool(walls.network_namespace);
+    out.u32(slots);
     out.finish()
 }
 
@@ -441,11 +464,10 @@ pub(super) fn tried(attempts: &[Attempt]) -> Vec<u8> {
 pub(super) fn read_from_runner(frame: &[u8]) -> Result<FromRunner, Malformed> {
     let mut from = Reader(frame);
     let said = match from.u8()? {
-        READY => FromRunner::Ready(Walls {
-            landlock: from.u32()?,
-            user_namespace: from.bool()?,
-            network_namespace: from.bool()?,
-        }),
+        READY => {
+            let (landlock, user_namespace, network_namespace) = (from.u32()?, from.bool()?, from.bool()?);
+            FromRunner::Ready(Walls { landlock, user_namespace, network_namespace }, from.u32()?)
+        }
         UNFIT => FromRunner::Unfit(from.text()?),
         ASKED => {
             let (call, printed) = (from.u64()?, from.bytes()?.to_vec());

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::frames::{self, Begin, FROM_RUNNER_BYTES_MAX, TO_RUNNER_BYTES_MAX, ToRunner};
@@ -105,7 +105,8 @@ async fn serve(runtime: Runtime, socket: std::os::unix::net::UnixStream, walls: 
     let line = Arc::new(Line { outbox, waiting: Mutex::default(), running: Mutex::default() });
     let rest = Arc::clone(&line);
     tokio::spawn(async move { rest.outbox.send_the_rest().await });
-    line.outbox.send(frames::ready(walls), None)?;
+    let slots = u32::try_from(runtime.slots.available_permits()).unwrap_or(u32::MAX);
+    line.outbox.send(frames::ready(walls, slots), None)?;
     let mut inside = Inside { runtime, line, components: HashMap::new(), files: VecDeque::new() };
     let mut incoming = Incoming::new(TO_RUNNER_BYTES_MAX);
     while inside.read(&mut incoming).await? {
@@ -169,26 +170,37 @@ impl Inside {
         let linked = Arc::clone(self.components.get(&begin.component).ok_or_else(absent)?);
         let (line, stop) = (Arc::clone(&self.line), CancellationToken::new());
         lock(&line.running).insert(begin.call, stop.clone());
-        tokio::spawn(run(line, linked, begin, stop));
+        let slot = Arc::clone(&self.runtime.slots).try_acquire_owned().ok();
+        tokio::spawn(run(line, linked, begin, slot, stop));
         Ok(())
     }
 }
 
 /// Runs one guest and says how it ended. When that cannot be said the host is gone, and this process with it.
-async fn run(line: Arc<Line>, linked: Arc<Result<Linked, String>>, begin: Begin, stop: CancellationToken) {
-    let Begin { call, tool, limits, arguments, .. } = begin;
-    let log = Log::new(limits.log_bytes_max.min(LOG_BYTES_MAX));
+async fn run(
+    line: Arc<Line>,
+    linked: Arc<Result<Linked, String>>,
+    begin: Begin,
+    slot: Option<OwnedSemaphorePermit>,
+    stop: CancellationToken,
+) {
+    let Begin { call, tool, bounds, arguments, .. } = begin;
+    let log = Log::new(bounds.log_bytes_max.min(LOG_BYTES_MAX));
     let door = Door::Host(HostDoor { line: Arc::clone(&line), call, log: log.clone() });
     let run = match &*linked {
         Err(why) => Run::Trapped(why.clone()),
+        // The host knows how many there are; only one with less room than the first comes to this.
+        Ok(_) if slot.is_none() => Run::Limit("calls-at-once"),
         Ok(linked) => tokio::select! {
             biased;
             () = stop.cancelled() => Run::Lost,
-            run = guest::run(linked, tool, door, limits, arguments, &log) => run,
+            run = guest::run(linked, tool, door, bounds, arguments, &log) => run,
         },
     };
     lock(&line.waiting).remove(&call);
     lock(&line.running).remove(&call);
+    // Free again before the host knows.
+    drop(slot);
     let (printed, swallowed) = log.news();
     let _ = line.outbox.send(frames::ended(call, &printed, swallowed, &run), None);
 }

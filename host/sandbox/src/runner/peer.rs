@@ -176,7 +176,7 @@ impl Peer {
                     let _ = said.send(Said::Ended(run));
                 }
             }
-            FromRunner::Ready(_) | FromRunner::Unfit(_) | FromRunner::Tried(_) => {
+            FromRunner::Ready(..) | FromRunner::Unfit(_) | FromRunner::Tried(_) => {
                 return Err(Malformed("it speaks out of turn"));
             }
         }

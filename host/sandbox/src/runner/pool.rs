@@ -23,8 +23,8 @@ use crate::call::Call;
 use crate::causes::chain;
 use crate::describe::Description;
 use crate::effect;
-use crate::engine::{self, CALLS_AT_ONCE_MAX};
-use crate::guest::Run;
+use crate::engine::{self, CALLS_OPEN_MAX};
+use crate::guest::{Bounds, Run};
 use crate::isolation::{IsolationError, Program};
 use crate::load::{self, ComponentError};
 use crate::wasi::Log;
@@ -69,18 +69,20 @@ struct Lost;
 
 impl Pool {
     /// Starts the first runner, or says why there can be none. The others are started when they are needed.
-    pub(crate) fn start(program: Program) -> Result<Self, IsolationError> {
+    pub(crate) fn start(program: Program, count: Option<NonZeroUsize>) -> Result<Self, IsolationError> {
         let starter = Starter::new(program.clone())?;
         let first = starter.start_now()?;
         if first.walls.landlock == 0 {
             tracing::warn!("this kernel has no landlock: seccomp alone keeps runners from files");
         }
-        let count = std::thread::available_parallelism().map_or(1, NonZeroUsize::get).min(RUNNERS_MAX);
+        // Each later one has the same room.
+        let places = first.slots.min(CALLS_OPEN_MAX) as usize;
+        let cores = || std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+        let count = count.unwrap_or_else(cores).get().min(RUNNERS_MAX);
         let slots = std::iter::once(Held::Fresh(Box::new(first))).chain(std::iter::repeat_with(|| Held::None));
-        let slots = slots.take(count).map(|held| Slot {
-            places: Arc::new(Semaphore::new(CALLS_AT_ONCE_MAX as usize)),
-            peer: tokio::sync::Mutex::new(held),
-        });
+        let slots = slots
+            .take(count)
+            .map(|held| Slot { places: Arc::new(Semaphore::new(places)), peer: tokio::sync::Mutex::new(held) });
         Ok(Self {
             program,
             starter,
@@ -113,7 +115,7 @@ impl Pool {
 
     /// Runs one tool in a runner.
     pub(crate) async fn run(&self, code: &Sealed, tool: usize, call: &Arc<Call>, arguments: &[Val], log: &Log) -> Run {
-        let Some(task) = frames::task(tool, &call.limits, arguments) else {
+        let Some(task) = frames::task(tool, &Bounds::of(&call.limits), arguments) else {
             return Run::Trapped("its arguments cannot be brought to a process of its own".to_owned());
         };
         if !self.is_suspect(&code.digest) {
@@ -205,7 +207,8 @@ async fn answer_all(given: &mut Given, call: &Arc<Call>) -> Result<Run, Lost> {
         said = tokio::select! {
             biased;
             said = given.hear() => said,
-            told = effect::answer(call, ask) => {
+            // Boxed: most guests ask for nothing.
+            told = Box::pin(effect::answer(call, ask)) => {
                 given.tell(&told);
                 given.hear().await
             }

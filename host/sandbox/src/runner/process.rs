@@ -21,7 +21,8 @@ const REAP_EVERY: Duration = Duration::from_millis(20);
 /// Lines of `/proc/PID/status` that say what walls there are.
 const STATUS: [&str; 4] = ["Seccomp", "NoNewPrivs", "CapEff", "CoreDumping"];
 
-type Reply = Box<dyn FnOnce(Result<(Child, UnixStream, Walls), IsolationError>) + Send>;
+type Begun = (Child, UnixStream, Walls, u32);
+type Reply = Box<dyn FnOnce(Result<Begun, IsolationError>) + Send>;
 
 enum Order {
     Start(Reply),
@@ -37,6 +38,8 @@ pub(super) struct Started {
     pub(super) process: Process,
     pub(super) socket: UnixStream,
     pub(super) walls: Walls,
+    /// Calls that it holds at once.
+    pub(super) slots: u32,
 }
 
 /// A process; it is ended when this is dropped.
@@ -90,10 +93,11 @@ impl Starter {
         let orders = self.0.clone();
         // What nobody waits for any more is dropped, and so ended.
         let reply: Reply = Box::new(move |result| {
-            reply(result.map(|(child, socket, walls)| Started {
+            reply(result.map(|(child, socket, walls, slots)| Started {
                 process: Process { child: Some(child), orders },
                 socket,
                 walls,
+                slots,
             }));
         });
         self.0.send(Order::Start(reply)).map_err(|_| gone())
@@ -136,7 +140,7 @@ fn still_there(child: &mut Child) -> bool {
     }
 }
 
-fn start(program: &Program) -> Result<(Child, UnixStream, Walls), IsolationError> {
+fn start(program: &Program) -> Result<Begun, IsolationError> {
     let (socket, theirs) = UnixStream::pair().map_err(IsolationError::Start)?;
     let mut command = Command::new(&program.path);
     command.arg0("oncegate-runner").args(&program.runner).env_clear().current_dir("/");
@@ -145,7 +149,7 @@ fn start(program: &Program) -> Result<(Child, UnixStream, Walls), IsolationError
     // This process's copy of the other end, or the end of the runner would not be seen.
     drop(command);
     match begun(&socket) {
-        Ok(walls) => Ok((child, socket, walls)),
+        Ok((walls, slots)) => Ok((child, socket, walls, slots)),
         Err(error) => {
             let _ = child.kill();
             let status = child.wait().map_err(IsolationError::Start)?;
@@ -155,10 +159,10 @@ fn start(program: &Program) -> Result<(Child, UnixStream, Walls), IsolationError
     }
 }
 
-fn begun(socket: &UnixStream) -> Result<Walls, IsolationError> {
+fn begun(socket: &UnixStream) -> Result<(Walls, u32), IsolationError> {
     socket.set_read_timeout(Some(START_WITHIN)).map_err(IsolationError::Start)?;
     match hear(socket)? {
-        FromRunner::Ready(walls) => Ok(walls),
+        FromRunner::Ready(walls, slots) => Ok((walls, slots)),
         FromRunner::Unfit(why) => Err(IsolationError::Walls(why)),
         _ => Err(IsolationError::Began("it spoke out of turn".to_owned())),
     }
@@ -181,7 +185,7 @@ fn hear(mut socket: &UnixStream) -> Result<FromRunner, IsolationError> {
 
 /// Starts a runner and has it try what it must not be able to do.
 pub(crate) fn examine(program: &Program) -> Result<Examined, IsolationError> {
-    let Started { process, socket, walls } = Starter::new(program.clone())?.start_now()?;
+    let Started { process, socket, walls, .. } = Starter::new(program.clone())?.start_now()?;
     (&socket).write_all(&frames::attempt_all()).map_err(IsolationError::Start)?;
     let FromRunner::Tried(attempts) = hear(&socket)? else {
         return Err(IsolationError::Began("it did not say what it tried".to_owned()));

@@ -5,6 +5,8 @@
 //! | `POST /…` | one effect; answers 200 `{"id": "fx_N", "object": "effect", "pad": "…"}` |
 //! | `GET /items/X` | answers 200 `{"id": "X", "price": 1200}` |
 //! | `GET /_effects` | `{"count": N, "keys": M}`: how many effects, under how many different `Idempotency-Key`s |
+//! | `GET /_waiting` | `{"count": N}`: how many requests have come and wait for their answer |
+//! | `POST /_release` | answers all that wait, and those that come at once |
 //! | `POST /_settings {"delay_ms": 0, "answer_bytes": 300}` | how long it takes, how long the answer is |
 
 use std::collections::HashSet;
@@ -21,11 +23,14 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 
 #[derive(Default)]
 struct Provider {
     effects: u64,
     keys: HashSet<String>,
+    waiting: u64,
+    release: Arc<Notify>,
     delay: Duration,
     pad: String,
 }
@@ -59,7 +64,11 @@ async fn answer(provider: Shared, request: Request<Incoming>) -> Result<Response
         (provider.answer(&head.method, head.uri.path(), key, &body), provider.delay)
     };
     if !delay.is_zero() && !head.uri.path().starts_with("/_") {
-        tokio::time::sleep(delay).await;
+        let waiting = Waiting::of(&provider);
+        tokio::select! {
+            () = tokio::time::sleep(delay) => {}
+            () = waiting.released() => {}
+        }
     }
     let answer = Bytes::from(answer.to_string());
     let mut response = Response::new(Full::new(answer));
@@ -67,10 +76,40 @@ async fn answer(provider: Shared, request: Request<Incoming>) -> Result<Response
     Ok(response)
 }
 
+/// A request under way; one whose client has gone is none.
+struct Waiting {
+    provider: Shared,
+    release: Arc<Notify>,
+}
+
+impl Waiting {
+    fn of(provider: &Shared) -> Self {
+        let mut held = provider.lock().unwrap_or_else(PoisonError::into_inner);
+        held.waiting += 1;
+        Self { provider: Arc::clone(provider), release: Arc::clone(&held.release) }
+    }
+
+    async fn released(&self) {
+        self.release.notified().await;
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.provider.lock().unwrap_or_else(PoisonError::into_inner).waiting -= 1;
+    }
+}
+
 impl Provider {
     fn answer(&mut self, method: &Method, path: &str, key: Option<&str>, body: &[u8]) -> Value {
         match (method, path) {
             (_, "/_effects") => json!({ "count": self.effects, "keys": self.keys.len() }),
+            (_, "/_waiting") => json!({ "count": self.waiting }),
+            (&Method::POST, "/_release") => {
+                self.delay = Duration::ZERO;
+                self.release.notify_waiters();
+                json!({ "released": self.waiting })
+            }
             (&Method::POST, "/_settings") => self.set(body),
             (&Method::POST, _) => {
                 self.effects += 1;

@@ -40,6 +40,23 @@ impl Instant {
         Ok((count("count")?, count("keys")?))
     }
 
+    /// How many requests have come and wait for their answer; there are none while it answers at once.
+    ///
+    /// # Errors
+    /// It cannot be asked.
+    pub fn waiting(&self) -> Result<u64> {
+        let count = Client::new(&self.url).json("GET", "/_waiting", None)?;
+        count.get("count").and_then(Value::as_u64).context("no count")
+    }
+
+    /// Answers all that wait, and from now on at once.
+    ///
+    /// # Errors
+    /// It cannot be asked.
+    pub fn release(&self) -> Result<()> {
+        Client::new(&self.url).json("POST", "/_release", None).map(drop)
+    }
+
     /// How long each answer takes and how long it is.
     ///
     /// # Errors

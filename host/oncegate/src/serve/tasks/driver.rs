@@ -188,7 +188,7 @@ impl Job {
         };
         let whose = Whose::of(&ready);
         tokio::select! {
-            turn = self.shared.turns.wait(&whose) => self.watch(ready.start_holding(turn)).await,
+            turn = self.shared.turns.wait(&whose) => self.watch(turn.start(ready)).await,
             () = self.local.cancel.cancelled() => Turn::Cancelled(Outcome::refused(Code::ToolFailed, NOT_BEGUN)),
             () = self.shared.closing.cancelled() => Turn::Left,
             () = tokio::time::sleep_until(self.until) => Turn::Left,

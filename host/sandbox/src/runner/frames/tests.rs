@@ -1,6 +1,7 @@
 //! Frames as they went, and as they must not come.
 
 use super::*;
+use crate::limits::Limits;
 
 fn fields() -> Vec<Field> {
     let field = |name: &str, value| Field { name: name.to_owned(), value };
@@ -18,7 +19,7 @@ fn from_runner() -> Vec<Vec<u8>> {
     let perform = Ask::Perform { operation: "create-refund".to_owned(), fields: fields() };
     let fetch = Ask::Fetch { operation: "get-return".to_owned(), fields: fields() };
     vec![
-        ready(Walls { landlock: 7, user_namespace: true, network_namespace: false }),
+        ready(Walls { landlock: 7, user_namespace: true, network_namespace: false }, 64),
         unfit("no seccomp"),
         asked(7, b"hello", &perform),
         asked(u64::MAX, b"", &fetch),
@@ -37,8 +38,8 @@ fn to_runner() -> Vec<Vec<u8>> {
     let response =
         Response { status: 200, body: b"{}".to_vec(), headers, replayed: true, settled: Settlement::NoEffect };
     let export = Export { interface: Some("a:b/c".to_owned()), name: "tool".to_owned(), returns: true };
-    let limits = Limits::default();
-    let task = task(0, &limits, &[Val::U32(1)]).unwrap();
+    let bounds = Bounds::of(&Limits::default());
+    let task = task(0, &bounds, &[Val::U32(1)]).unwrap();
     let text = || "why".to_owned();
     let mut all = vec![
         component(3, EffectClass::Keyed, 100, &[export]),
@@ -85,7 +86,7 @@ fn body(frame: &[u8]) -> &[u8] {
 fn what_is_said_is_heard() {
     for frame in from_runner() {
         let again = match read_from_runner(body(&frame)).unwrap() {
-            FromRunner::Ready(walls) => ready(walls),
+            FromRunner::Ready(walls, slots) => ready(walls, slots),
             FromRunner::Unfit(why) => unfit(&why),
             FromRunner::Asked { call, printed, ask } => asked(call, &printed, &ask),
             FromRunner::Ended { call, printed, swallowed, run } => ended(call, &printed, swallowed, &run),
@@ -97,7 +98,7 @@ fn what_is_said_is_heard() {
         let again = match read_to_runner(body(&frame)).unwrap() {
             ToRunner::Component { component: id, class, bytes, exports } => component(id, class, bytes, &exports),
             ToRunner::Begin(one) => {
-                let task = task(one.tool, &one.limits, &one.arguments).unwrap();
+                let task = task(one.tool, &one.bounds, &one.arguments).unwrap();
                 begin(one.call, one.component, &task)
             }
             ToRunner::Told { call, told: what } => told(call, &what),

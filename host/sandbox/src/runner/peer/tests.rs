@@ -6,6 +6,7 @@ use oncegate_contract::EffectClass;
 use tokio::sync::Semaphore;
 
 use super::*;
+use crate::guest::Bounds;
 use crate::limits::Limits;
 
 struct Played {
@@ -30,7 +31,7 @@ impl Played {
     }
 
     async fn give_printing(&self, log: &Log) -> Given {
-        let task = frames::task(0, &Limits::default(), &[]).unwrap();
+        let task = frames::task(0, &Bounds::of(&Limits::default()), &[]).unwrap();
         let place = Arc::clone(&self.places).acquire_owned().await.unwrap();
         self.peer.give(&self.code, &task, log, place)
     }
