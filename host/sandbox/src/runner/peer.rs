@@ -5,8 +5,9 @@ use std::io;
 use std::os::unix::net::UnixStream as StdSocket;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, setpriority_process};
 use tokio::net::UnixStream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -30,6 +31,12 @@ const COMPONENTS_MAX: usize = 256;
 /// instruction that fills memory, on a machine that has time.
 const CANCEL_WITHIN: Duration = Duration::from_secs(10);
 
+/// A guest that has computed for so long labours: others that are given to its runner would wait for it at each turn.
+const LABOURS_AFTER: Duration = Duration::from_millis(100);
+/// What a runner with such a guest is to the system's scheduler, once others go elsewhere (`nice`, 0 to 19): it gets what
+/// they leave, and a tenth beside them.
+const NICE_ASIDE: i32 = 10;
+
 /// What a call hears of its guest.
 pub(super) enum Said {
     Asked(Ask),
@@ -46,6 +53,8 @@ pub(super) struct Peer {
     process: Mutex<Option<Process>>,
     pid: u32,
     tasks: Mutex<Vec<JoinHandle<()>>>,
+    /// Its place among those that were set aside, once it was.
+    aside: Mutex<Option<OwnedSemaphorePermit>>,
 }
 
 #[derive(Default)]
@@ -60,6 +69,8 @@ struct Entry {
     said: Option<UnboundedSender<Said>>,
     /// Its guest waits for an answer.
     asking: bool,
+    /// When its guest last had something to compute.
+    since: Instant,
     log: Log,
     /// Its place in the runner, until the guest has ended there.
     _place: OwnedSemaphorePermit,
@@ -84,6 +95,7 @@ impl Peer {
             process: Mutex::new(process),
             pid,
             tasks: Mutex::default(),
+            aside: Mutex::default(),
         });
         let listening = tokio::spawn(listen(Arc::clone(&outbox), Arc::downgrade(&peer)));
         let weak = Arc::downgrade(&peer);
@@ -102,6 +114,22 @@ impl Peer {
         self.is_alive() && state.begun < CALLS_MAX && state.components.len() < COMPONENTS_MAX
     }
 
+    /// Whether one of its guests has computed for long.
+    pub(super) fn labours(&self) -> bool {
+        lock(&self.state).calls.values().any(|entry| !entry.asking && entry.since.elapsed() >= LABOURS_AFTER)
+    }
+
+    /// Its calls go on, and it is given no others: those would wait for a guest that labours. The system lets it run
+    /// behind other processes.
+    pub(super) fn set_aside(&self, place: OwnedSemaphorePermit) {
+        tracing::info!(pid = self.pid, "a guest computes for long; its process is set aside");
+        *lock(&self.aside) = Some(place);
+        let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
+        if let Some(Err(error)) = pid.map(|pid| setpriority_process(Some(pid), NICE_ASIDE)) {
+            tracing::warn!(pid = self.pid, %error, "it cannot be made to run behind others");
+        }
+    }
+
     pub(super) fn is_alive(&self) -> bool {
         self.alive.load(Ordering::Acquire)
     }
@@ -117,7 +145,7 @@ impl Peer {
             let _ = sender.send(Said::Lost);
             return given;
         }
-        let entry = Entry { said: Some(sender), asking: false, log: log.clone(), _place: place };
+        let entry = Entry { said: Some(sender), asking: false, since: Instant::now(), log: log.clone(), _place: place };
         state.calls.insert(call, entry);
         let mut sent = Ok(());
         if state.components.insert(code.id) {
@@ -210,6 +238,7 @@ impl Given {
     pub(super) fn tell(&self, told: &Told) {
         if let Some(entry) = lock(&self.peer.state).calls.get_mut(&self.call) {
             entry.asking = false;
+            entry.since = Instant::now();
         }
         if let Err(error) = self.peer.outbox.send(frames::told(self.call, told), None) {
             self.peer.end(&error);

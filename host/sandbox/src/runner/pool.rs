@@ -39,6 +39,9 @@ const SUSPECT_FOR: Duration = Duration::from_secs(600);
 /// Components that are remembered for that.
 const SUSPECTS_MAX: usize = 1_024;
 
+/// Runners with guests that labour, over and above one for each core: beyond that calls wait for those.
+const ASIDE_MAX: usize = 8;
+
 /// All runners of a host.
 pub(crate) struct Pool {
     program: Program,
@@ -48,6 +51,8 @@ pub(crate) struct Pool {
     slots: Vec<Slot>,
     /// Calls that run alone at once.
     alone: Arc<Semaphore>,
+    /// Runners that are given no further calls, since a guest labours there.
+    aside: Arc<Semaphore>,
     suspects: Mutex<HashMap<[u8; 32], Instant>>,
 }
 
@@ -89,6 +94,7 @@ impl Pool {
             engine: engine::compiling()?,
             slots: slots.collect(),
             alone: Arc::new(Semaphore::new(count)),
+            aside: Arc::new(Semaphore::new(ASIDE_MAX)),
             suspects: Mutex::default(),
         })
     }
@@ -170,13 +176,25 @@ impl Pool {
     async fn peer_of(&self, slot: &Slot) -> Result<Arc<Peer>, IsolationError> {
         let mut held = slot.peer.lock().await;
         let peer = match std::mem::replace(&mut *held, Held::None) {
-            Held::Used(peer) if peer.takes_more() => peer,
+            Held::Used(peer) if peer.takes_more() && !self.sets_aside(&peer) => peer,
             Held::Fresh(started) => Peer::listen(started.socket, Some(started.process))?,
             // Calls of one that takes no more go on in it.
             Held::Used(_) | Held::None => Peer::start(&self.starter).await?,
         };
         *held = Held::Used(Arc::clone(&peer));
         Ok(peer)
+    }
+
+    /// Sets a runner aside in which a guest labours, where there is room for one more.
+    fn sets_aside(&self, peer: &Peer) -> bool {
+        let room = || Arc::clone(&self.aside).try_acquire_owned().ok();
+        match peer.labours().then(room).flatten() {
+            Some(place) => {
+                peer.set_aside(place);
+                true
+            }
+            None => false,
+        }
     }
 
     fn is_suspect(&self, digest: &[u8; 32]) -> bool {

@@ -100,6 +100,21 @@ async fn what_no_runner_says_ends_it() {
 }
 
 #[tokio::test]
+async fn who_waits_for_an_answer_does_not_labour() {
+    let mut played = Played::new();
+    let mut given = played.give().await;
+    assert!(!played.peer.labours());
+    tokio::time::sleep(LABOURS_AFTER).await;
+    assert!(played.peer.labours());
+    played.say(&asks(0));
+    assert!(matches!(given.hear().await, Said::Asked(_)));
+    assert!(!played.peer.labours());
+    given.tell(&Told::Context(None));
+    tokio::time::sleep(LABOURS_AFTER).await;
+    assert!(played.peer.labours(), "it computes with the answer");
+}
+
+#[tokio::test]
 async fn a_runner_that_ends_early_loses_its_calls() {
     let played = Played::new();
     let mut given = played.give().await;
