@@ -9,6 +9,9 @@
 //! - [`migrate()`] fills one from another ledger;
 //! - [`link`] says what a server must promise and what its errors mean; [`schema`] has the tables.
 //!
+//! A record that has no number yet is read with one that is not above the number it gets: scanning from there finds
+//! it and all that comes later.
+//!
 //! Statements keep to what PostgreSQL, CockroachDB and YugabyteDB document: each is alone in its transaction, names
 //! its conflict's column, changes a table once, and needs no advisory lock, trigger or sequence. They are right
 //! under READ COMMITTED, because each compares under a lock, and under SERIALIZABLE. Only PostgreSQL was run.

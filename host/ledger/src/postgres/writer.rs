@@ -52,6 +52,7 @@ pub(super) type Outcome = Result<Vec<u64>, LedgerError>;
 pub(super) struct Op {
     batch: Vec<Append>,
     bytes: u64,
+    asked: Instant,
     reply: oneshot::Sender<Outcome>,
 }
 
@@ -121,7 +122,7 @@ impl Queue {
         let bytes = events.flat_map(Event::stored_mut).map(|stored| stored.len()).sum();
         let (reply, outcome) = oneshot::channel();
         self.open.fetch_add(1, Ordering::Relaxed);
-        if self.sender.send(Op { batch, bytes, reply }).is_err() {
+        if self.sender.send(Op { batch, bytes, asked: Instant::now(), reply }).is_err() {
             self.open.fetch_sub(1, Ordering::Relaxed);
             return Err(closed());
         }
@@ -148,6 +149,9 @@ struct Writer {
     session: Session,
     open: Arc<AtomicUsize>,
 }
+
+/// An append, and what is decided of it if the statement is stored.
+type Decided = (Op, Outcome);
 
 /// What came of one try.
 enum Turn {
@@ -181,7 +185,9 @@ impl Writer {
     }
 
     async fn commit(&mut self, group: Vec<Op>) {
-        let until = Instant::now() + ANSWER_WITHIN;
+        // From when they were handed in: who waited behind others has waited already.
+        let asked = group.iter().map(|op| op.asked).max().unwrap_or_else(Instant::now);
+        let until = asked + ANSWER_WITHIN;
         let mut left = vec![(group, 0_u32)];
         while let Some((ops, tries)) = left.pop() {
             match self.turn(ops, until).await {
@@ -225,12 +231,13 @@ impl Writer {
         let at = &self.shared.target.shown;
         let plan = Plan::of(ops.iter().map(|op| op.batch.as_slice()), &heads, at, moment, random);
         self.shared.passed(&plan);
-        let ops = answer_decided(ops, &plan);
-        if ops.is_empty() {
-            return Turn::Over;
+        let ops: Vec<Decided> = ops.into_iter().zip(plan.verdicts.clone()).collect();
+        if plan.records.is_empty() {
+            // What was read is all they need.
+            return answer_each(ops);
         }
         if let Err(why) = self.before(&plan, &ops).await {
-            return over(ops.into_iter().map(|(op, _)| op).collect(), &why);
+            return over(undecided(ops), &why);
         }
         self.store(ops, &plan, until).await
     }
@@ -270,8 +277,9 @@ impl Writer {
     }
 
     /// A fence holds before it is on record, and so does a seal.
-    async fn before(&self, plan: &Plan, ops: &[(Op, Vec<u64>)]) -> Result<(), LedgerError> {
-        for append in ops.iter().flat_map(|(op, _)| &op.batch) {
+    async fn before(&self, plan: &Plan, ops: &[Decided]) -> Result<(), LedgerError> {
+        let accepted = ops.iter().filter(|(_, verdict)| verdict.is_ok());
+        for append in accepted.flat_map(|(op, _)| &op.batch) {
             if let Some(Event::HostFenced { host, .. }) = &append.event {
                 self.session.fence(host).await?;
             }
@@ -279,25 +287,24 @@ impl Writer {
         if plan.seals { self.session.seal().await } else { Ok(()) }
     }
 
-    async fn store(&mut self, ops: Vec<(Op, Vec<u64>)>, plan: &Plan, until: Instant) -> Turn {
+    async fn store(&mut self, ops: Vec<Decided>, plan: &Plan, until: Instant) -> Turn {
         let failure = match self.session.write(plan).await {
             Ok(()) => return self.stored(ops, plan).await,
             Err(failure) => failure,
         };
-        let back = |ops: Vec<(Op, Vec<u64>)>| ops.into_iter().map(|(op, _)| op).collect::<Vec<_>>();
         match failure {
-            Failure::Refused(error) => over(back(ops), &error),
-            Failure::Again => Turn::Anew(back(ops), Retry::Contended),
+            Failure::Refused(error) => over(undecided(ops), &error),
+            Failure::Again => Turn::Anew(undecided(ops), Retry::Contended),
             // It may be the fence that has changed, and not a stream.
             Failure::Stale => match self.session.look().await {
-                Ok(()) => Turn::Anew(back(ops), Retry::Contended),
-                Err(why) => self.not_ready(back(ops), why).await,
+                Ok(()) => Turn::Anew(undecided(ops), Retry::Contended),
+                Err(why) => self.not_ready(undecided(ops), why).await,
             },
             Failure::Lost(why) => match self.settle(until).await {
                 Some(Settled::Stored) => self.stored(ops, plan).await,
-                Some(Settled::Never) => Turn::Anew(back(ops), Retry::Away(LedgerError::unavailable(why))),
-                Some(Settled::Fenced(fenced)) => self.not_ready(back(ops), fenced).await,
-                None => over(back(ops), &LedgerError::unavailable(format!("{why}; its outcome is not known"))),
+                Some(Settled::Never) => Turn::Anew(undecided(ops), Retry::Away(LedgerError::unavailable(why))),
+                Some(Settled::Fenced(fenced)) => self.not_ready(undecided(ops), fenced).await,
+                None => over(undecided(ops), &LedgerError::unavailable(format!("{why}; its outcome is not known"))),
             },
         }
     }
@@ -316,17 +323,14 @@ impl Writer {
         }
     }
 
-    async fn stored(&mut self, ops: Vec<(Op, Vec<u64>)>, plan: &Plan) -> Turn {
+    async fn stored(&mut self, ops: Vec<Decided>, plan: &Plan) -> Turn {
         if plan.seals {
             self.session.leave().await;
         }
         if let Err(why) = self.session.acknowledge(plan.marks).await {
-            return over(ops.into_iter().map(|(op, _)| op).collect(), &why);
+            return over(undecided(ops), &why);
         }
-        for (op, versions) in ops {
-            op.answer(Ok(versions));
-        }
-        Turn::Over
+        answer_each(ops)
     }
 }
 
@@ -349,17 +353,16 @@ fn gather(first: Op, receiver: &mut mpsc::UnboundedReceiver<Op>) -> Vec<Op> {
     group
 }
 
-/// Answers those who need nothing stored: what was just read refuses them, or is all they asked for.
-fn answer_decided(ops: Vec<Op>, plan: &Plan) -> Vec<(Op, Vec<u64>)> {
-    let mut left = Vec::with_capacity(ops.len());
-    for (op, verdict) in ops.into_iter().zip(&plan.verdicts) {
-        match verdict {
-            Ok(versions) if plan.records.is_empty() => op.answer(Ok(versions.clone())),
-            Ok(versions) => left.push((op, versions.clone())),
-            Err(refusal) => op.answer(Err(refusal.clone())),
-        }
+/// Each hears what was decided. A refusal too is told only now: it may rest on what another of the group stored.
+fn answer_each(ops: Vec<Decided>) -> Turn {
+    for (op, verdict) in ops {
+        op.answer(verdict);
     }
-    left
+    Turn::Over
+}
+
+fn undecided(ops: Vec<Decided>) -> Vec<Op> {
+    ops.into_iter().map(|(op, _)| op).collect()
 }
 
 fn answer_all(ops: Vec<Op>, why: &LedgerError) {
