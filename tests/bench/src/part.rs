@@ -1,5 +1,7 @@
 //! What can be measured, one module for each.
 
+pub mod commits;
+pub mod growth;
 pub mod provider;
 pub mod world;
 
@@ -27,7 +29,20 @@ pub struct Part {
 }
 
 /// All, in the order of the table.
-pub const ALL: &[Part] = &[];
+pub const ALL: &[Part] = &[
+    Part {
+        name: "commits",
+        about: "the ledger alone beside bare redb: effects/s at 1, 8, 64 and 512 callers",
+        peers: false,
+        measure: commits::measure,
+    },
+    Part {
+        name: "growth",
+        about: "append, replay, bytes and recovery from 10⁴ effects on",
+        peers: false,
+        measure: growth::measure,
+    },
+];
 
 /// A program that was built beside this one.
 ///
