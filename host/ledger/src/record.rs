@@ -119,7 +119,7 @@ pub(crate) fn guard(bytes: &[u8]) -> [u8; GUARD_BYTES] {
 }
 
 /// Splits off and checks the guard.
-pub(crate) fn guarded<'a>(what: impl std::fmt::Display, bytes: &'a [u8]) -> Result<&'a [u8], LedgerError> {
+pub(crate) fn guarded(what: impl std::fmt::Display, bytes: &[u8]) -> Result<&[u8], LedgerError> {
     let split = bytes.len().checked_sub(GUARD_BYTES).map(|at| bytes.split_at(at));
     match split {
         Some((body, end)) if guard(body) == end => Ok(body),

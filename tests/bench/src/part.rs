@@ -3,7 +3,9 @@
 pub mod already_done;
 pub mod callers;
 pub mod calls;
+pub mod commits;
 pub mod effect;
+pub mod growth;
 pub mod neighbours;
 pub mod peers;
 pub mod provider;
@@ -50,10 +52,12 @@ pub const ALL: &[Part] = &[
     part("calls", "one sandboxed call through the library, beside the bare engine", calls::measure),
     part("runners", "the same call in a runner process, and in two of them", runners::measure),
     part("effect", "one effect beside two commits", effect::measure),
+    part("commits", "the ledger alone beside bare redb: effects/s at 1, 8, 64 and 512 callers", commits::measure),
     part("throughput", "whole effects per second", throughput::measure),
     part("peers", "effects per second beside effect-ledger, exactly-once, DBOS and Restate", peers::measure).of_peers(),
     part("already-done", "a repeat beside the first", already_done::measure),
     part("waiting", "memory of calls that wait for a provider", waiting::measure),
+    part("growth", "append, replay, bytes and recovery from 10⁴ effects on", growth::measure),
     part("neighbours", "what a small tool's callers notice of two tools that spin", neighbours::measure),
 ];
 

@@ -163,7 +163,10 @@ async fn a_ledger_of_the_format_before_is_read_and_brought_up_to_this_one() {
     let reader = RedbLedger::open_for_reading(&path).unwrap();
     compare(&reader, &truth, 0..60).await;
     let problems = crate::verify::verify(&reader).await.unwrap().problems;
-    assert!(problems.iter().all(|problem| problem.what.contains("listed")), "pins are no effects: {problems:#?}");
+    assert!(
+        problems.iter().all(|problem| problem.what.starts_with("the list of done")),
+        "pins are no effects: {problems:#?}"
+    );
 }
 
 #[tokio::test]
@@ -184,6 +187,23 @@ async fn marked_returns_when_the_marker_names_what_was_acknowledged() {
     drop((ledger, effects));
     std::fs::write(&path, older).unwrap();
     assert!(matches!(RedbLedger::open(&path).err(), Some(LedgerError::Behind { .. })));
+}
+
+#[tokio::test]
+async fn a_client_hears_of_the_mark_from_the_owner() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("l.redb");
+    let owner = RedbLedger::init(&path, 1).unwrap();
+    let client = Arc::new(RedbLedger::open(&path).unwrap());
+    assert_eq!(client.identity().role, crate::Role::Client);
+    let effects = Effects::new(Arc::<RedbLedger>::clone(&client) as _);
+    for n in 0..50 {
+        effects.advance(key(n), None, dispatched(1, 0), Vec::new()).await.unwrap();
+        client.marked().await.unwrap();
+        let mark = Marker::open(&marker::path(&path)).unwrap().1.unwrap();
+        assert_eq!(mark.digest, owner.read(StreamId::effect(key(n))).await.unwrap()[0].digest);
+    }
+    assert!(RedbLedger::open_for_reading(&path).unwrap().marked().await.is_err(), "a reader sends nothing");
 }
 
 /// The owner ended between the commit and the marker; whoever opens it next owes the mark, and those who were

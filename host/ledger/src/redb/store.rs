@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use redb::{ConcurrencyMode, Database, DatabaseError, ReadableDatabase};
 
-use super::index::{self, Known, Tables, Tail};
+use super::index::{self, Known, Named, Tables, Tail};
 use super::marker::{self, Mark, Marker};
 use super::marks::{Marking, Marks};
 use super::reads::{self, META, Newest, Opened, RECORDS, Reads, storage, undamaged};
@@ -104,7 +104,7 @@ pub(super) struct Store {
     pub(super) known: Known,
     tail: Arc<RwLock<Tail>>,
     /// The last record that the marker must name and perhaps does not: found when it was opened.
-    owed: Option<(u64, [u8; 32])>,
+    owed: Option<Named>,
     remembered: HashMap<[u8; 16], Vec<u64>>,
     order: VecDeque<[u8; 16]>,
 }
@@ -114,7 +114,7 @@ type Outcome = Result<Vec<u64>, LedgerError>;
 /// A commit in the making.
 struct Accepted {
     outcomes: Vec<Outcome>,
-    last: Option<(u64, [u8; 32])>,
+    last: Option<Named>,
     next_seq: u64,
     heads: HashMap<StreamId, Head>,
     marks: bool,
@@ -432,7 +432,7 @@ pub(super) fn read_meta(at: &str, database: &impl ReadableDatabase) -> Result<Me
 }
 
 /// Reads what the tables do not know yet, and the last record that the marker must name.
-fn read_tail(database: &impl ReadableDatabase, known: &Known) -> Result<(Tail, Option<(u64, [u8; 32])>), LedgerError> {
+fn read_tail(database: &impl ReadableDatabase, known: &Known) -> Result<(Tail, Option<Named>), LedgerError> {
     let transaction = database.begin_read().map_err(storage)?;
     let records = transaction.open_table(RECORDS).map_err(storage)?;
     known.check(&records)?;
