@@ -46,6 +46,7 @@ mod recipes;
 mod reconcile;
 mod registries;
 mod relay;
+mod repeats;
 mod rephrase;
 mod retention;
 mod runners;

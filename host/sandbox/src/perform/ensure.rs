@@ -11,7 +11,7 @@ use crate::attempt;
 use crate::call::{Asked, denied};
 use crate::outcome::Detail;
 use crate::policy::Grant;
-use crate::settle::{Rule, Seen, Sought};
+use crate::settle::{self, Rule, Seen, Sought};
 use crate::stop::Stop;
 
 impl Wanted<'_> {
@@ -30,6 +30,7 @@ impl Wanted<'_> {
         if let Some(lookup) = settle.and_then(|settle| self.call.contract().operations.get(&settle.operation)) {
             self.call.grant(lookup).map_err(denied)?;
         }
+        settle::judge_leftovers(&self.call.host, self.book, self.key.0).await.map_err(attempt_stop)?;
         let seen = self.rule(row)?.look().await.map_err(attempt_stop)?;
         let seen = seen.map_err(|why| self.not_told(&why))?;
         let verdict = match seen.matches.clone() {
