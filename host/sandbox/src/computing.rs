@@ -14,9 +14,7 @@ use tokio::sync::Semaphore;
 
 use crate::call::Call;
 use crate::engine::CALLS_AT_ONCE_MAX;
-use crate::limits::{
-    CALLS_GOING_ON_MAX, CALLS_OF_ONE_COMPONENT_GOING_ON_MAX, CALLS_OF_ONE_TENANT_GOING_ON_MAX,
-};
+use crate::limits::{CALLS_GOING_ON_MAX, CALLS_OF_ONE_COMPONENT_GOING_ON_MAX, CALLS_OF_ONE_TENANT_GOING_ON_MAX};
 use crate::shares::Shares;
 
 /// The turns of a host.

@@ -8,7 +8,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use oncegate_sandbox::{Ready, Running};
 use oncegate_sandbox::engine::{CALLS_AT_ONCE_MAX, CALLS_OPEN_MAX};
 use oncegate_sandbox::limits::{
     CALLS_OF_ONE_COMPONENT_MAX, CALLS_OF_ONE_COMPONENT_OPEN_MAX, CALLS_OF_ONE_TENANT_MAX, CALLS_OF_ONE_TENANT_OPEN_MAX,
@@ -16,6 +15,7 @@ use oncegate_sandbox::limits::{
 };
 use oncegate_sandbox::outcome::{Code, NextAction, Outcome};
 use oncegate_sandbox::shares::Shares;
+use oncegate_sandbox::{Ready, Running};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 

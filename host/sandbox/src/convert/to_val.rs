@@ -61,7 +61,7 @@ pub(super) fn read(value: &Value, ty: &WitType, path: &Path<'_>, budget: &mut Bu
             Value::Object(object) => {
                 let fields = fields.iter().map(|field| (field.name.as_str(), &field.ty));
                 members(object, fields, path, budget).map(Val::Record)
-            },
+            }
             _ => refuse(path, "an object", value),
         },
         WitKind::Variant(cases) => variant(value, cases, path, budget),

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::{
     CALLS_OF_ONE_COMPONENT_MAX, CALLS_OF_ONE_COMPONENT_OPEN_MAX, CALLS_OF_ONE_TENANT_MAX, CALLS_OF_ONE_TENANT_OPEN_MAX,
-    CALLS_OF_ONE_TENANT_WAITING_MAX, CALLS_WAITING_MAX,
-    COMPONENT_BYTES_MAX, CORE_INSTANCES_PER_COMPONENT, FIELDS_MAX, HEADER_BYTES_MAX, HEADERS_MAX, Limits,
-    MEMORIES_PER_COMPONENT, STACK_BYTES, TABLE_ELEMENTS_MAX, TABLES_PER_COMPONENT,
+    CALLS_OF_ONE_TENANT_WAITING_MAX, CALLS_WAITING_MAX, COMPONENT_BYTES_MAX, CORE_INSTANCES_PER_COMPONENT, FIELDS_MAX,
+    HEADER_BYTES_MAX, HEADERS_MAX, Limits, MEMORIES_PER_COMPONENT, STACK_BYTES, TABLE_ELEMENTS_MAX,
+    TABLES_PER_COMPONENT,
 };
 use crate::convert;
 use crate::describe::{SECTION_BYTES_MAX, TYPE_DEPTH_MAX, TYPE_NODES_MAX};
@@ -316,13 +316,7 @@ pub const LIMITS: &[Limit] = &[
         ToolLimit,
         "calls that were begun and have not ended, most of which wait for a provider; each has its place in the pool",
     ),
-    fixed(
-        "calls-of-one-component-open",
-        Count,
-        CALLS_OF_ONE_COMPONENT_OPEN_MAX,
-        ToolLimit,
-        "no tool takes all places",
-    ),
+    fixed("calls-of-one-component-open", Count, CALLS_OF_ONE_COMPONENT_OPEN_MAX, ToolLimit, "no tool takes all places"),
     fixed("calls-of-one-tenant-open", Count, CALLS_OF_ONE_TENANT_OPEN_MAX, ToolLimit, "no tenant takes all places"),
     fixed("calls-waiting", Count, CALLS_WAITING_MAX, ToolLimit, "each that waits for a place holds its arguments"),
     fixed(

@@ -80,10 +80,9 @@ impl Pool {
         let cores = || std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
         let count = count.unwrap_or_else(cores).get().min(RUNNERS_MAX);
         let slots = std::iter::once(Held::Fresh(Box::new(first))).chain(std::iter::repeat_with(|| Held::None));
-        let slots = slots.take(count).map(|held| Slot {
-            places: Arc::new(Semaphore::new(places)),
-            peer: tokio::sync::Mutex::new(held),
-        });
+        let slots = slots
+            .take(count)
+            .map(|held| Slot { places: Arc::new(Semaphore::new(places)), peer: tokio::sync::Mutex::new(held) });
         Ok(Self {
             program,
             starter,
