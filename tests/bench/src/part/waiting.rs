@@ -3,10 +3,12 @@
 //! The provider holds its answers back and says how many requests it has: all of them wait there when memory is read.
 //! Memory is what the kernel gave to no other process too (`RssAnon`: pages that were written), of the program and, where
 //! guests are in runner processes, of those too. Every call is answered in the end, and each by the provider's own answer.
+//! Each run is a process of its own: what an earlier one left behind would make the next look cheap.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -29,24 +31,45 @@ const LIMITS: &str = "answer-within = \"60s\"\nrequest-deadline = \"60s\"\nidle 
 /// How long all may take to come to the provider, and to be answered.
 const WITHIN: Duration = Duration::from_secs(60);
 
+/// In the environment of a process that measures once: where its guests run.
+const ONCE: &str = "ONCEGATE_BENCH_WAITING";
+const HERE: &str = "here";
+const APART: &str = "apart";
+
 /// Measures.
 ///
 /// # Errors
 /// Not all calls wait at once, or one is not answered.
 pub fn measure(effort: Effort, _: &Path) -> Result<Vec<Row>> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    runtime.block_on(async move { tokio::spawn(measured(effort)).await? })
+    if let Ok(place) = std::env::var(ONCE) {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        return runtime.block_on(async move { tokio::spawn(once(effort, place == APART)).await? }).map(|row| vec![row]);
+    }
+    [("idle, guests in process", HERE), ("idle, guests in a runner process", APART)]
+        .into_iter()
+        .map(|(against, place)| row(effort, against, place))
+        .collect()
 }
 
-async fn measured(effort: Effort) -> Result<Vec<Row>> {
-    let provider = Provider::start()?;
-    let mut rows = Vec::new();
-    for (against, apart) in [("idle, guests in process", false), ("idle, guests in runner processes", true)] {
-        let world = World::new(&["posting"], &provider.url, LIMITS).await?;
-        let sandbox = sandbox(&world, apart).await?;
-        rows.push(row(effort, &provider, &sandbox, against).await?);
+/// Several runs, each in a process of its own.
+fn row(effort: Effort, against: &str, place: &str) -> Result<Row> {
+    let (mut figures, mut detail) = (Vec::new(), String::new());
+    for _ in 0..effort.runs(5) {
+        let folder = tempfile::tempdir()?;
+        let mut program = Command::new(std::env::current_exe()?);
+        program.env(ONCE, place).args(["--only", PART, "--json", "--out"]).arg(folder.path());
+        if effort.smoke {
+            program.arg("--smoke");
+        }
+        let output = program.stderr(Stdio::inherit()).output()?;
+        ensure!(output.status.success(), "a run of its own failed");
+        let rows: Vec<Row> = serde_json::from_slice(&output.stdout).context("a run of its own")?;
+        let one = rows.into_iter().next().context("a run of its own told nothing")?;
+        figures.push(one.ratio);
+        detail = one.detail;
     }
-    Ok(rows)
+    let name = "1,000 calls waiting on a provider, memory each";
+    Ok(Row::new(PART, name, against, Goal::AtMost(64.0), Spread::of(&figures)).in_unit("KiB").with(detail))
 }
 
 async fn sandbox(world: &World, apart: bool) -> Result<(Sandbox, Arc<Loaded>)> {
@@ -63,48 +86,36 @@ async fn sandbox(world: &World, apart: bool) -> Result<(Sandbox, Arc<Loaded>)> {
     Ok((sandbox, posting))
 }
 
-async fn row(
-    effort: Effort,
-    provider: &Provider,
-    (sandbox, posting): &(Sandbox, Arc<Loaded>),
-    against: &str,
-) -> Result<Row> {
+/// One run in this process.
+async fn once(effort: Effort, apart: bool) -> Result<Row> {
+    let provider = Provider::start()?;
+    let world = World::new(&["posting"], &provider.url, LIMITS).await?;
+    let (sandbox, posting) = sandbox(&world, apart).await?;
     let calls = effort.size(1_000, 50);
-    let mut figures = Vec::new();
-    let (mut before, mut during, mut came) = (0, 0, Duration::ZERO);
-    for run in 0..effort.runs(5) {
-        // What one call leaves behind once and for all is no call's own.
-        provider.set(0, 0)?;
-        answered(look(sandbox, posting, "first").await)?;
-        before = private_kib()?;
-        // Nobody is answered before all have come: how long that takes depends on the machine.
-        provider.set(600_000, 0)?;
-        let started = Instant::now();
-        let waiting: Vec<_> = (0..calls)
-            .map(|call| {
-                let (sandbox, posting) = (sandbox.clone(), Arc::clone(posting));
-                tokio::spawn(async move { look(&sandbox, &posting, &format!("{run}-{call}")).await })
-            })
-            .collect();
-        all_there(provider, calls).await?;
-        came = started.elapsed();
-        during = private_kib()?;
-        ensure!(provider.waiting()? == calls as u64, "some have gone meanwhile");
-        provider.release()?;
-        for call in waiting {
-            answered(tokio::time::timeout(WITHIN, call).await.context("a call is not answered")??)?;
-        }
-        #[expect(clippy::cast_precision_loss, reason = "kibibytes of a process")]
-        figures.push((during as f64 - before as f64) / calls as f64);
+    // What one call leaves behind once and for all is no call's own.
+    answered(look(&sandbox, &posting, "first").await)?;
+    let before = private_kib()?;
+    // Nobody is answered before all have come: how long that takes depends on the machine.
+    provider.set(600_000, 0)?;
+    let started = Instant::now();
+    let look_up = |call: usize| {
+        let (sandbox, posting) = (sandbox.clone(), Arc::clone(&posting));
+        tokio::spawn(async move { look(&sandbox, &posting, &call.to_string()).await })
+    };
+    let waiting: Vec<_> = (0..calls).map(look_up).collect();
+    all_there(&provider, calls).await?;
+    let came = started.elapsed();
+    let during = private_kib()?;
+    ensure!(provider.waiting()? == calls as u64, "some have gone meanwhile");
+    provider.release()?;
+    for call in waiting {
+        answered(tokio::time::timeout(WITHIN, call).await.context("a call is not answered")??)?;
     }
-    let name = "1,000 calls waiting on a provider, memory each";
-    let detail = format!(
-        "{} MiB with {calls}, {} MiB without; all there after {} ms",
-        during >> 10,
-        before >> 10,
-        came.as_millis()
-    );
-    Ok(Row::new(PART, name, against, Goal::AtMost(64.0), Spread::of(&figures)).in_unit("KiB").with(detail))
+    #[expect(clippy::cast_precision_loss, reason = "kibibytes of a process")]
+    let each = during.saturating_sub(before) as f64 / calls as f64;
+    let (during, before, came) = (during >> 10, before >> 10, came.as_millis());
+    let detail = format!("{during} MiB with {calls}, {before} MiB without; all there after {came} ms");
+    Ok(Row::new(PART, "one run", "idle", Goal::None, Spread::of(&[each])).with(detail))
 }
 
 async fn look(sandbox: &Sandbox, posting: &Arc<Loaded>, id: &str) -> oncegate_sandbox::outcome::Outcome {
