@@ -1,6 +1,9 @@
 //! What can be measured, one module for each.
 
+pub mod mcp;
+pub mod process;
 pub mod provider;
+pub mod start;
 pub mod world;
 
 use std::path::{Path, PathBuf};
@@ -27,7 +30,16 @@ pub struct Part {
 }
 
 /// All, in the order of the table.
-pub const ALL: &[Part] = &[];
+pub const ALL: &[Part] = &[
+    Part { name: "mcp", about: "a tool over MCP, beside Wassette", peers: true, measure: mcp::measure },
+    Part {
+        name: "start",
+        about: "start to tools/list, with one component and many",
+        peers: false,
+        measure: start::measure,
+    },
+    Part { name: "process", about: "one call as a process", peers: false, measure: process::measure },
+];
 
 /// A program that was built beside this one.
 ///

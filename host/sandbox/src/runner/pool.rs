@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -26,7 +27,7 @@ use crate::effect;
 use crate::engine::{self, CALLS_AT_ONCE_MAX};
 use crate::guest::Run;
 use crate::isolation::{IsolationError, Program};
-use crate::load::{self, ComponentError};
+use crate::load::{self, ComponentError, Source};
 use crate::wasi::Log;
 
 /// Runners, however many cores there are: beyond that the ledger is what calls wait for.
@@ -59,6 +60,8 @@ struct Slot {
 
 enum Held {
     None,
+    /// Being started.
+    Starting(Receiver<Result<Started, IsolationError>>),
     /// Started, and not used yet.
     Fresh(Box<Started>),
     Used(Arc<Peer>),
@@ -68,15 +71,12 @@ enum Held {
 struct Lost;
 
 impl Pool {
-    /// Starts the first runner, or says why there can be none. The others are started when they are needed.
+    /// Begins to start the first runner. The others are started when they are needed.
     pub(crate) fn start(program: Program) -> Result<Self, IsolationError> {
         let starter = Starter::new(program.clone())?;
-        let first = starter.start_now()?;
-        if first.walls.landlock == 0 {
-            tracing::warn!("this kernel has no landlock: seccomp alone keeps runners from files");
-        }
+        let first = starter.begin()?;
         let count = std::thread::available_parallelism().map_or(1, NonZeroUsize::get).min(RUNNERS_MAX);
-        let slots = std::iter::once(Held::Fresh(Box::new(first))).chain(std::iter::repeat_with(|| Held::None));
+        let slots = std::iter::once(Held::Starting(first)).chain(std::iter::repeat_with(|| Held::None));
         let slots = slots.take(count).map(|held| Slot {
             places: Arc::new(Semaphore::new(CALLS_AT_ONCE_MAX as usize)),
             peer: tokio::sync::Mutex::new(held),
@@ -91,18 +91,34 @@ impl Pool {
         })
     }
 
+    /// Waits for the first runner, or says why there can be none.
+    pub(crate) fn begun(&self) -> Result<(), IsolationError> {
+        // Where somebody uses it already, it has begun.
+        let Some(mut held) = self.slots.first().and_then(|slot| slot.peer.try_lock().ok()) else { return Ok(()) };
+        if let Held::Starting(first) = &*held {
+            *held = Held::Fresh(Box::new(first_of(first)?));
+        }
+        Ok(())
+    }
+
+    /// What names compiled code.
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
     /// A component's code, from the cache, or compiled in a process of its own.
     pub(crate) fn load(
         &self,
         of: &Description,
-        bytes: &[u8],
+        bytes: &Source<'_>,
         cache: &Cache,
         time: Duration,
     ) -> Result<Sealed, ComponentError> {
         let compiled = match cache.compiled(&self.engine, &of.digest) {
             Some(compiled) => compiled,
             None => {
-                let compiled = compiler::compile(&self.program, bytes, time).map_err(ComponentError::Compiler)?;
+                let compiled =
+                    compiler::compile(&self.program, &bytes.of(&of.digest)?, time).map_err(ComponentError::Compiler)?;
                 cache.keep(&self.engine, &of.digest, &compiled);
                 compiled
             }
@@ -170,6 +186,10 @@ impl Pool {
         let peer = match std::mem::replace(&mut *held, Held::None) {
             Held::Used(peer) if peer.takes_more() => peer,
             Held::Fresh(started) => Peer::listen(started.socket, Some(started.process))?,
+            Held::Starting(first) => {
+                let started = first_of(&first)?;
+                Peer::listen(started.socket, Some(started.process))?
+            }
             // Calls of one that takes no more go on in it.
             Held::Used(_) | Held::None => Peer::start(&self.starter).await?,
         };
@@ -211,6 +231,15 @@ async fn answer_all(given: &mut Given, call: &Arc<Call>) -> Result<Run, Lost> {
             }
         };
     }
+}
+
+fn first_of(starting: &Receiver<Result<Started, IsolationError>>) -> Result<Started, IsolationError> {
+    let gone = || IsolationError::Began("the thread that starts it has gone".to_owned());
+    let first = starting.recv().map_err(|_| gone())??;
+    if first.walls.landlock == 0 {
+        tracing::warn!("this kernel has no landlock: seccomp alone keeps runners from files");
+    }
+    Ok(first)
 }
 
 fn unstartable(error: IsolationError) -> Lost {
