@@ -26,6 +26,7 @@ mod sessions;
 mod several;
 mod shown;
 mod status;
+mod streams;
 mod tasks;
 mod typescript;
 mod vanished;

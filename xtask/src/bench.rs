@@ -2,6 +2,8 @@
 //!
 //! The measurements are a program in `tests/bench`; this builds what it needs, optimised, and runs it.
 
+mod peers;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Command;
@@ -54,6 +56,7 @@ impl Bench {
         }
         if self.peers {
             crate::faults::baselines::install(&root)?;
+            peers::install(&root)?;
             bench.arg("--peers");
         }
         run(bench.args(&self.rest)).context("the measurements")

@@ -12,7 +12,7 @@ use oncegate_ledger::redb::everybody_can_change;
 use oncegate_ledger::{Ledger, LedgerError};
 use oncegate_sandbox::isolation::Program;
 use oncegate_sandbox::policy::Policy;
-use oncegate_sandbox::{Options, Sandbox};
+use oncegate_sandbox::{Options, Runners, Sandbox};
 
 use crate::args::{Global, Isolation};
 use crate::exit::usage;
@@ -162,11 +162,31 @@ impl Home {
         policy: Policy,
         ledger: Result<Arc<dyn Ledger>, String>,
     ) -> anyhow::Result<Sandbox> {
+        let sandbox = self.sandbox_behind(self.runners()?, policy, ledger)?;
+        sandbox.begun()?;
+        Ok(sandbox)
+    }
+
+    /// Processes for guests, where guests have some; they start while other things are done.
+    pub(crate) fn runners(&self) -> anyhow::Result<Option<Runners>> {
+        Ok(match self.global.isolation {
+            Some(Isolation::Process) => Some(Runners::start(this_program())?),
+            Some(Isolation::None) | None => None,
+        })
+    }
+
+    /// A sandbox over these; whether guests can run there has to be asked before any does.
+    pub(crate) fn sandbox_behind(
+        &self,
+        runners: Option<Runners>,
+        policy: Policy,
+        ledger: Result<Arc<dyn Ledger>, String>,
+    ) -> anyhow::Result<Sandbox> {
         let clock = Arc::new(now_ms);
         let options = Options { policy, ledger, cache: self.cache(), clock };
-        Ok(match self.global.isolation {
-            Some(Isolation::Process) => Sandbox::behind_runners(options, this_program())?,
-            Some(Isolation::None) | None => Sandbox::new(options)?,
+        Ok(match runners {
+            Some(runners) => Sandbox::behind(options, runners)?,
+            None => Sandbox::new(options)?,
         })
     }
 }

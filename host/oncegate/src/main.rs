@@ -34,13 +34,24 @@ fn main() -> ExitCode {
     if matches!(args.command, Command::Serve(_)) && cfg!(target_os = "linux") {
         args.global.isolation.get_or_insert(Isolation::Process);
     }
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+    let runtime = match runtime(&args).enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return exit::report(&anyhow::Error::new(error).context("the program cannot start")),
     };
     match runtime.block_on(run(args)) {
         Ok(exit) => exit.into(),
         Err(error) => exit::report(&error),
+    }
+}
+
+/// One client over standard input and output, whose tools run in other processes, is served by one thread: handing each
+/// message from thread to thread costs more than all that is done with it. So is one call.
+fn runtime(args: &Args) -> tokio::runtime::Builder {
+    let elsewhere = matches!(args.global.isolation, Some(Isolation::Process));
+    match &args.command {
+        Command::Serve(serve) if serve.http.is_none() && elsewhere => tokio::runtime::Builder::new_current_thread(),
+        Command::Call(_) => tokio::runtime::Builder::new_current_thread(),
+        _ => tokio::runtime::Builder::new_multi_thread(),
     }
 }
 

@@ -52,19 +52,21 @@ const ANSWER_SLACK: Duration = Duration::from_secs(1);
 
 pub(crate) async fn run(home: &Home, args: Serve) -> anyhow::Result<Exit> {
     let facts = call::context(&args.context)?;
+    let runners = home.runners()?;
     let ledger = home.ledger().await.map_err(|error| format!("{error:#}"));
     if let Err(why) = &ledger {
         tracing::error!("effects are refused: {why}");
     }
     let elicitation = ledger.as_ref().ok().map(|ledger| Elicitation::new(Arc::clone(ledger), home.directory()));
     let (policy_file, policy) = PolicyFile::open(home, facts.clone())?;
-    let sandbox = home.sandbox_under(policy, ledger)?;
+    let sandbox = home.sandbox_behind(runners, policy, ledger)?;
     let naming = Naming { prefix: args.prefix, underscores: args.underscores };
     let mut places = Vec::new();
     for place in &args.components {
         places.push(home.component(place).await?);
     }
     let (shelf, catalog) = Shelf::open(sandbox.clone(), &places, naming)?;
+    sandbox.begun()?;
     if catalog.tools().is_empty() {
         tracing::warn!("there is no tool to serve yet");
     }

@@ -1,12 +1,12 @@
 //! What a client may leave open to two readings, which is refused: a proxy in front could read the other.
 
-use std::collections::HashSet;
 use std::fmt;
 
 use http::header::{AUTHORIZATION, HOST};
 use http::{HeaderMap, StatusCode};
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
+use serde_json::map::{Entry, Map};
 
 /// Values in one message: far more than a call has, and no more than tens of megabytes when it is read.
 const VALUES_MAX: usize = 100_000;
@@ -22,11 +22,10 @@ pub const NEWER: &str = "2026-07-28";
 /// It is no JSON, a name is there twice, or there are more values than are read here.
 pub fn json(text: &[u8]) -> serde_json::Result<Value> {
     let mut values = 0;
-    // Before anything is built: a value takes some bytes on the way and a hundred in memory.
-    let mut scanned = serde_json::Deserializer::from_slice(text);
-    Scan { values: &mut values }.deserialize(&mut scanned)?;
-    scanned.end()?;
-    serde_json::from_slice(text)
+    let mut from = serde_json::Deserializer::from_slice(text);
+    let value = Read { values: &mut values }.deserialize(&mut from)?;
+    from.end()?;
+    Ok(value)
 }
 
 /// Which answer a client gets, and why.
@@ -57,20 +56,22 @@ pub fn no_session(headers: &HeaderMap) -> Result<(), Refused> {
     Ok(())
 }
 
-struct Scan<'a> {
+/// Reads one value and what is in it. They are counted before they are built: a value takes some bytes on the way and
+/// a hundred in memory.
+struct Read<'a> {
     values: &'a mut usize,
 }
 
-impl Scan<'_> {
-    fn again(&mut self) -> Scan<'_> {
-        Scan { values: self.values }
+impl Read<'_> {
+    fn again(&mut self) -> Read<'_> {
+        Read { values: self.values }
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Scan<'_> {
-    type Value = ();
+impl<'de> DeserializeSeed<'de> for Read<'_> {
+    type Value = Value;
 
-    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Value, D::Error> {
         *self.values += 1;
         if *self.values > VALUES_MAX {
             return Err(D::Error::custom(format!("a message has at most {VALUES_MAX} values")));
@@ -79,51 +80,58 @@ impl<'de> DeserializeSeed<'de> for Scan<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Scan<'_> {
-    type Value = ();
+impl<'de> Visitor<'de> for Read<'_> {
+    type Value = Value;
 
     fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         to.write_str("JSON")
     }
 
-    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
-        Ok(())
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
     }
 
-    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
-        Ok(())
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
     }
 
-    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
-        Ok(())
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
     }
 
-    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
-        Ok(())
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(value.into())
     }
 
-    fn visit_str<E>(self, _: &str) -> Result<(), E> {
-        Ok(())
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
     }
 
-    fn visit_unit<E>(self) -> Result<(), E> {
-        Ok(())
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(value.into())
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(mut self, mut items: A) -> Result<(), A::Error> {
-        while items.next_element_seed(self.again())?.is_some() {}
-        Ok(())
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
     }
 
-    fn visit_map<A: MapAccess<'de>>(mut self, mut members: A) -> Result<(), A::Error> {
-        let mut names = HashSet::new();
-        while let Some(name) = members.next_key::<String>()? {
-            if !names.insert(name) {
-                return Err(A::Error::custom("a name stands twice in an object"));
-            }
-            members.next_value_seed(self.again())?;
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut items: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element_seed(self.again())? {
+            list.push(item);
         }
-        Ok(())
+        Ok(Value::Array(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut members: A) -> Result<Value, A::Error> {
+        let mut object = Map::new();
+        while let Some(name) = members.next_key::<String>()? {
+            match object.entry(name) {
+                Entry::Occupied(_) => return Err(A::Error::custom("a name stands twice in an object")),
+                Entry::Vacant(place) => place.insert(members.next_value_seed(self.again())?),
+            };
+        }
+        Ok(Value::Object(object))
     }
 }
 

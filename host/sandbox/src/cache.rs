@@ -14,6 +14,9 @@ use sha2::Sha256;
 use wasmtime::Engine;
 use wasmtime::component::Component;
 
+use crate::describe::{Description, digest_text};
+use crate::load::{ComponentError, Source};
+
 /// Bytes of the key and of a file's authentication code.
 const CODE_BYTES: usize = 32;
 
@@ -79,8 +82,13 @@ impl Cache {
     /// The compiled component, from the cache or compiled now and kept.
     ///
     /// # Errors
-    /// [`CacheError::Compile`]; a damaged or foreign file in the cache is compiled again.
-    pub fn load(&self, engine: &Engine, digest: &[u8; 32], bytes: &[u8]) -> Result<Component, CacheError> {
+    /// [`CacheError::Compile`], or the bytes cannot be had; a damaged or foreign file in the cache is compiled again.
+    pub(crate) fn load(
+        &self,
+        engine: &Engine,
+        digest: &[u8; 32],
+        bytes: &Source<'_>,
+    ) -> Result<Component, ComponentError> {
         let kept = self.compiled(engine, digest).and_then(|compiled| {
             deserialize(engine, &compiled).inspect_err(|error| tracing::warn!(%error, "compiling again")).ok()
         });
@@ -88,30 +96,55 @@ impl Cache {
             return Ok(component);
         }
         let fail = |error: wasmtime::Error| CacheError::Compile(format!("{error:#}"));
-        let compiled = engine.precompile_component(bytes).map_err(fail)?;
+        let compiled = engine.precompile_component(&bytes.of(digest)?).map_err(fail)?;
         self.keep(engine, digest, &compiled);
-        deserialize(engine, &compiled).map_err(fail)
+        Ok(deserialize(engine, &compiled).map_err(fail)?)
     }
 
     /// The compiled code that is kept for an engine like this one, if it is ours.
     pub(crate) fn compiled(&self, engine: &Engine, digest: &[u8; 32]) -> Option<Vec<u8>> {
-        let path = self.folder.join(file_name(engine, digest));
+        self.kept(&file_name(engine, digest))
+    }
+
+    /// Whether there is any, whoever made it.
+    pub(crate) fn seems_compiled(&self, engine: &Engine, digest: &[u8; 32]) -> bool {
+        self.folder.join(file_name(engine, digest)).exists()
+    }
+
+    /// Keeps compiled code; where it cannot be kept it is made again next time.
+    pub(crate) fn keep(&self, engine: &Engine, digest: &[u8; 32], compiled: &[u8]) {
+        self.keep_as(&file_name(engine, digest), compiled);
+    }
+
+    /// What is known of the component, if this program kept it.
+    pub(crate) fn description(&self, digest: [u8; 32]) -> Option<Description> {
+        Description::of_kept(digest, &self.kept(&description_name(&digest))?)
+    }
+
+    /// Keeps what is known of a component that loads; where it cannot be kept it is read again next time.
+    pub(crate) fn keep_description(&self, of: &Description) {
+        if let Some(kept) = of.to_kept() {
+            self.keep_as(&description_name(&of.digest), &kept);
+        }
+    }
+
+    fn kept(&self, name: &str) -> Option<Vec<u8>> {
+        let path = self.folder.join(name);
         let mut bytes = std::fs::read(&path).ok()?;
-        let (code, compiled) = bytes.split_at_checked(CODE_BYTES)?;
-        if Mac::verify_slice(self.mac_of(&path, compiled), code).is_err() {
-            tracing::warn!(path = %path.display(), "a file in the cache is not ours; compiling again");
+        let (code, kept) = bytes.split_at_checked(CODE_BYTES)?;
+        if Mac::verify_slice(self.mac_of(&path, kept), code).is_err() {
+            tracing::warn!(path = %path.display(), "a file in the cache is not ours; it is made again");
             return None;
         }
         bytes.drain(..CODE_BYTES);
         Some(bytes)
     }
 
-    /// Keeps compiled code; where it cannot be kept it is made again next time.
-    pub(crate) fn keep(&self, engine: &Engine, digest: &[u8; 32], compiled: &[u8]) {
-        let path = self.folder.join(file_name(engine, digest));
-        let code = self.mac_of(&path, compiled).finalize().into_bytes();
-        if let Err(error) = self.write_private(&path, &[&code, compiled]) {
-            tracing::warn!(path = %path.display(), %error, "the compiled component was not kept");
+    fn keep_as(&self, name: &str, bytes: &[u8]) {
+        let path = self.folder.join(name);
+        let code = self.mac_of(&path, bytes).finalize().into_bytes();
+        if let Err(error) = self.write_private(&path, &[&code, bytes]) {
+            tracing::warn!(path = %path.display(), %error, "it was not kept in the cache");
         }
     }
 
@@ -171,8 +204,15 @@ pub(crate) fn deserialize(engine: &Engine, compiled: &[u8]) -> wasmtime::Result<
 fn file_name(engine: &Engine, digest: &[u8; 32]) -> String {
     let mut hash = std::hash::DefaultHasher::new();
     engine.precompile_compatibility_hash().hash(&mut hash);
-    let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{digest}-{:016x}.cwasm", hash.finish())
+    format!("{}-{:016x}.cwasm", hex(digest), hash.finish())
+}
+
+fn description_name(digest: &[u8; 32]) -> String {
+    format!("{}.description", hex(digest))
+}
+
+fn hex(digest: &[u8; 32]) -> String {
+    digest_text(digest).split_off("sha256:".len())
 }
 
 fn private_file(path: &Path) -> std::io::Result<std::fs::File> {
@@ -209,7 +249,7 @@ mod tests {
         let private = folder.path().join("cache");
         let cache = Cache::open(&private).unwrap();
         let engine = crate::engine::compiling().unwrap();
-        let bytes = b"\0asm\x0d\0\x01\0";
+        let bytes = &Source::Bytes(b"\0asm\x0d\0\x01\0");
         cache.load(&engine, &[1; 32], bytes).unwrap();
         let path = private.join(file_name(&engine, &[1; 32]));
         let mut kept = std::fs::read(&path).unwrap();
@@ -219,6 +259,30 @@ mod tests {
         assert!(cache.compiled(&engine, &[1; 32]).is_none());
         cache.load(&engine, &[1; 32], bytes).unwrap();
         assert!(cache.compiled(&engine, &[1; 32]).is_some());
+    }
+
+    #[test]
+    fn a_description_counts_for_its_component_alone_and_only_as_it_was_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::open(&folder.path().join("cache")).unwrap();
+        let of = Description::read(&crate::describe::tests::refunds()).unwrap();
+        assert!(cache.description(of.digest).is_none());
+        cache.keep_description(&of);
+        assert_eq!(cache.description(of.digest).unwrap().name, of.name);
+        let path = cache.folder.join(description_name(&of.digest));
+        let kept = std::fs::read(&path).unwrap();
+        // Under the name of another component, as another program's key would have it, cut off, and without a code.
+        std::fs::write(cache.folder.join(description_name(&[7; 32])), &kept).unwrap();
+        assert!(cache.description([7; 32]).is_none());
+        let changed = String::from_utf8_lossy(&kept[CODE_BYTES..]).replace("create-refund", "create-credit");
+        let mut forged = kept[..CODE_BYTES].to_vec();
+        forged.extend(changed.bytes());
+        for wrong in [&forged[..], &kept[..kept.len() - 1], &kept[..7], &kept[CODE_BYTES..]] {
+            std::fs::write(&path, wrong).unwrap();
+            assert!(cache.description(of.digest).is_none());
+        }
+        cache.keep_description(&of);
+        assert!(cache.description(of.digest).is_some());
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 mod census;
 mod imports;
+mod kept;
 mod sections;
 mod tools;
 mod wit_text;

@@ -52,7 +52,7 @@ pub use client_key::{CLIENT_KEY_CHARS_MAX, ClientKey};
 pub use credential::{CredentialError, probe_credential, read_secret, without_secret};
 pub use load::{ComponentError, Loaded, read};
 pub use running::{Ready, Running};
-pub use sandbox::{CONTEXT_NAMES, CallRequest, DRAIN_MAX, Options, Sandbox, SandboxError, rfc3339, view};
+pub use sandbox::{CONTEXT_NAMES, CallRequest, DRAIN_MAX, Options, Runners, Sandbox, SandboxError, rfc3339, view};
 
 pub use stored_answer::{NoAnswer, StoredAnswer};
 

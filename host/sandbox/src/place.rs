@@ -9,13 +9,14 @@ use wasmtime::component::Val;
 
 use crate::cache::Cache;
 use crate::call::Call;
+use crate::causes::chain;
 use crate::describe::Description;
 use crate::door::Door;
 use crate::engine::Runtime;
 use crate::guest::{self, Bounds, Run};
 use crate::isolation::{IsolationError, Program};
 use crate::limits::Limits;
-use crate::load::{self, Code, ComponentError, Linked, Loaded};
+use crate::load::{self, Code, ComponentError, Linked, Loaded, Source};
 use crate::wasi::Log;
 
 /// Where guests run.
@@ -28,7 +29,8 @@ pub(crate) enum Place {
 }
 
 impl Place {
-    /// Processes of their own, one for each core or so many; one is started to see that it can be.
+    /// Processes of their own, one for each core or so many. One is being started to see that it can be;
+    /// [`Place::begun`] says whether it was.
     pub(crate) fn runners(program: Program, count: Option<NonZeroUsize>) -> Result<Self, IsolationError> {
         #[cfg(target_os = "linux")]
         return Ok(Self::Runners(crate::runner::Pool::start(program, count)?));
@@ -39,11 +41,20 @@ impl Place {
         }
     }
 
+    /// Waits until it is known that guests can run here.
+    pub(crate) fn begun(&self) -> Result<(), IsolationError> {
+        match self {
+            Self::Here(_) => Ok(()),
+            #[cfg(target_os = "linux")]
+            Self::Runners(pool) => pool.begun(),
+        }
+    }
+
     /// Makes a component's code ready: from the cache, or compiled.
     pub(crate) fn load(
         &self,
         of: &Description,
-        bytes: &[u8],
+        bytes: &Source<'_>,
         cache: &Cache,
         limits: &Limits,
     ) -> Result<Code, ComponentError> {
@@ -57,16 +68,29 @@ impl Place {
         }
     }
 
+    /// Whether there seems to be code of the component in the cache.
+    pub(crate) fn seems_kept(&self, digest: &[u8; 32], cache: &Cache) -> bool {
+        match self {
+            Self::Here(runtime) => cache.seems_compiled(runtime.engine(), digest),
+            #[cfg(target_os = "linux")]
+            Self::Runners(pool) => cache.seems_compiled(pool.engine(), digest),
+        }
+    }
+
     /// Runs one tool in an instance of its own.
     pub(crate) async fn run(
         &self,
-        component: &Loaded,
+        component: &Arc<Loaded>,
         tool: usize,
         call: &Arc<Call>,
         arguments: Vec<Val>,
         log: &Log,
     ) -> Run {
-        match (self, &component.code) {
+        let code = match component.code(&call.host).await {
+            Ok(code) => code,
+            Err(error) => return Run::Trapped(chain(&error)),
+        };
+        match (self, code) {
             (Self::Here(runtime), Code::Here(linked)) => here(runtime, linked, tool, call, arguments, log).await,
             #[cfg(target_os = "linux")]
             (Self::Runners(pool), Code::Runners(sealed)) => {

@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use crate::cache::{Cache, CacheError};
 use crate::call::{Asked, Call};
+use crate::causes::chain;
 use crate::convert;
 use crate::describe::Description;
 use crate::engine::{EngineError, Runtime};
@@ -63,6 +64,19 @@ pub enum SandboxError {
     /// There can be no runner processes here.
     #[error(transparent)]
     Isolation(#[from] IsolationError),
+}
+
+/// Runner processes, of which the first is being started.
+pub struct Runners(Place);
+
+impl Runners {
+    /// Begins to start the first one, and does not wait for it.
+    ///
+    /// # Errors
+    /// There can be none.
+    pub fn start(program: Program) -> Result<Self, IsolationError> {
+        Ok(Self(Place::runners(program, None)?))
+    }
 }
 
 /// One call of one tool.
@@ -123,7 +137,7 @@ impl Sandbox {
     /// # Errors
     /// [`SandboxError`]; where no runner process can be had there is no sandbox.
     pub fn behind_runners(options: Options, program: Program) -> Result<Self, SandboxError> {
-        Self::at(Place::runners(program, None)?, options)
+        Self::behind_the(Runners::start(program)?, options)
     }
 
     /// The same with so many runner processes instead of one for each core.
@@ -135,7 +149,30 @@ impl Sandbox {
         program: Program,
         runners: NonZeroUsize,
     ) -> Result<Self, SandboxError> {
-        Self::at(Place::runners(program, Some(runners))?, options)
+        Self::behind_the(Runners(Place::runners(program, Some(runners))?), options)
+    }
+
+    fn behind_the(runners: Runners, options: Options) -> Result<Self, SandboxError> {
+        let sandbox = Self::behind(options, runners)?;
+        sandbox.begun()?;
+        Ok(sandbox)
+    }
+
+    /// The same while the first of them still starts: whoever calls this has other things to do meanwhile, and then
+    /// asks whether it has [`begun`](Sandbox::begun), before any tool is called.
+    ///
+    /// # Errors
+    /// [`SandboxError`].
+    pub fn behind(options: Options, runners: Runners) -> Result<Self, SandboxError> {
+        Self::at(runners.0, options)
+    }
+
+    /// Waits until it is known that guests can run.
+    ///
+    /// # Errors
+    /// No runner process can be had; then nothing may be served.
+    pub fn begun(&self) -> Result<(), IsolationError> {
+        self.host.place.begun()
     }
 
     fn at(place: Place, options: Options) -> Result<Self, SandboxError> {
@@ -172,9 +209,25 @@ impl Sandbox {
     pub fn load(&self, path: &Path) -> Result<Arc<Loaded>, ComponentError> {
         let bytes = load::read(path)?;
         let loaded = load::load(&bytes, &self.host.place, &self.host.cache, &self.host.policy.limits)?;
+        Ok(self.learn(path, &bytes, loaded))
+    }
+
+    /// The same for one of many components, most of which may never be called: code that is in the cache already is
+    /// read when it is first called.
+    ///
+    /// # Errors
+    /// As for [`Sandbox::load`].
+    pub fn load_for_later(&self, path: &Path) -> Result<Arc<Loaded>, ComponentError> {
+        let bytes = load::read(path)?;
+        let host = &self.host;
+        let loaded = load::load_for_later(path, &bytes, &host.place, &host.cache, &host.policy.limits)?;
+        Ok(self.learn(path, &bytes, loaded))
+    }
+
+    fn learn(&self, path: &Path, bytes: &[u8], loaded: Loaded) -> Arc<Loaded> {
         let Description { digest, name, .. } = &loaded.description;
-        signature::learn(&self.host.policy, &self.host.cache, path, &bytes, (digest, name));
-        Ok(Arc::new(loaded))
+        signature::learn(&self.host.policy, &self.host.cache, path, bytes, (digest, name));
+        Arc::new(loaded)
     }
 
     /// Calls a tool and answers within the policy's `answer-within`; the guest may run on.
@@ -200,6 +253,13 @@ impl Sandbox {
     /// # Errors
     /// The refusal that the caller is told.
     pub async fn ready(&self, component: &Arc<Loaded>, request: CallRequest) -> Result<Ready, Box<Outcome>> {
+        if let Err(error) = component.code(&self.host).await {
+            tracing::error!(error = %chain(&error), component = %component.description.name, "a tool's code cannot be had");
+            return Err(Box::new(Outcome::refused(
+                Code::ToolFailed,
+                "The tool cannot be run: its code cannot be had.",
+            )));
+        }
         let prepared = self.prepare(component, request);
         let prepared = prepared.map_err(|message| Box::new(Outcome::refused(Code::InvalidArguments, message)))?;
         let plan = self.host.plan_source(&prepared.context).await;

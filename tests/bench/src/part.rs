@@ -6,10 +6,13 @@ pub mod calls;
 pub mod commits;
 pub mod effect;
 pub mod growth;
+pub mod mcp;
 pub mod neighbours;
 pub mod peers;
+pub mod process;
 pub mod provider;
 pub mod runners;
+pub mod start;
 pub mod throughput;
 pub mod waiting;
 pub mod world;
@@ -51,14 +54,17 @@ impl Part {
 pub const ALL: &[Part] = &[
     part("calls", "one sandboxed call through the library, beside the bare engine", calls::measure),
     part("runners", "the same call in a runner process, and in two of them", runners::measure),
+    part("mcp", "a tool over MCP, beside Wassette", mcp::measure).of_peers(),
     part("effect", "one effect beside two commits", effect::measure),
     part("commits", "the ledger alone beside bare redb: effects/s at 1, 8, 64 and 512 callers", commits::measure),
     part("throughput", "whole effects per second", throughput::measure),
     part("peers", "effects per second beside effect-ledger, exactly-once, DBOS and Restate", peers::measure).of_peers(),
     part("already-done", "a repeat beside the first", already_done::measure),
     part("waiting", "memory of calls that wait for a provider", waiting::measure),
-    part("growth", "append, replay, bytes and recovery from 10⁴ effects on", growth::measure),
     part("neighbours", "what a small tool's callers notice of two tools that spin", neighbours::measure),
+    part("growth", "append, replay, bytes and recovery from 10⁴ effects on", growth::measure),
+    part("start", "start to tools/list, with one component and many", start::measure),
+    part("process", "one call as a process", process::measure),
 ];
 
 /// A program that was built beside this one.

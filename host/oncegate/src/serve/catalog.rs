@@ -1,18 +1,21 @@
 //! The tools that are served: components and folders, the names they get, and what changes in folders.
 
+mod loading;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use oncegate_sandbox::policy::{self, Policy};
 use oncegate_sandbox::signature::beside;
-use oncegate_sandbox::{Loaded, Sandbox};
+use oncegate_sandbox::{ComponentError, Loaded, Sandbox};
 use rmcp::model::Tool;
 
 use super::stamp::{Stamp, stamp};
 use super::tools::{self, STATUS_TOOL};
 use crate::print::clean;
+use loading::load_all;
 
 /// Components in one folder; more is a folder of something else.
 const FOLDER_FILES_MAX: usize = 1_000;
@@ -142,16 +145,16 @@ impl Shelf {
             seen: BTreeMap::new(),
             unsettled: BTreeMap::new(),
         };
-        for place in places {
-            if place.is_dir() {
-                shelf.folders.push(place.clone());
-            } else {
-                let component = shelf.sandbox.load(place)?;
-                shelf.fixed.push((place.clone(), component));
-            }
+        let (folders, files): (Vec<_>, Vec<_>) = places.iter().cloned().partition(|place| place.is_dir());
+        shelf.folders = folders;
+        let found = shelf.files()?;
+        let all: Vec<&Path> = files.iter().chain(found.keys()).map(PathBuf::as_path).collect();
+        let mut loaded = load_all(&shelf.sandbox, &all).into_iter();
+        for (place, component) in files.iter().zip(loaded.by_ref()) {
+            shelf.fixed.push((place.clone(), component?));
         }
-        for (path, stamp) in shelf.files()? {
-            shelf.load(path, stamp);
+        for ((path, stamp), component) in found.into_iter().zip(loaded) {
+            shelf.saw(path, stamp, component);
         }
         let catalog = shelf.catalog(true)?;
         Ok((shelf, catalog))
@@ -182,7 +185,8 @@ impl Shelf {
                 continue;
             }
             if unsettled.get(&path) == Some(&stamp) {
-                self.load(path, stamp);
+                let component = self.sandbox.load_for_later(&path);
+                self.saw(path, stamp, component);
                 changed = true;
             } else {
                 self.unsettled.insert(path, stamp);
@@ -195,8 +199,9 @@ impl Shelf {
         self.catalog(false).ok()
     }
 
-    fn load(&mut self, path: PathBuf, stamp: Stamps) {
-        let component = match self.sandbox.load(&path) {
+    /// A file of a folder, and what came of loading it.
+    fn saw(&mut self, path: PathBuf, stamp: Stamps, component: Result<Arc<Loaded>, ComponentError>) {
+        let component = match component {
             Ok(component) => Some(component),
             Err(error) => {
                 let error = anyhow::Error::new(error);

@@ -1,11 +1,14 @@
 //! Standard input and output as MCP's transport: one JSON-RPC message a line, bounded.
 //!
-//! Own threads read and write, so that a client that neither reads nor closes cannot keep the process.
+//! Nothing blocks on either stream but threads of their own, so that a client that neither reads nor closes cannot keep
+//! the process.
 //! A line that is no message is answered with an error and nothing else happens. A second request under
 //! the id of one that is under way waits for it: its answer could not be told from the first one's.
 
+mod input;
+mod output;
+
 use std::collections::{HashSet, VecDeque};
-use std::io::Write;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -14,14 +17,14 @@ use rmcp::RoleServer;
 use rmcp::model::{ClientJsonRpcMessage, ClientNotification, ErrorData, RequestId, ServerJsonRpcMessage, ServerResult};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::cancelled::Cancelled;
 use super::tasks::older::Greeting;
+use input::Input;
+use output::{Output, Rest};
 
-/// Lines between the threads and the rest.
-const LINES_QUEUED: usize = 64;
 /// Requests that wait for an id to be free.
 const HELD_MAX: usize = 64;
 /// How long the last answers may take to be read by a client that ends.
@@ -60,8 +63,8 @@ impl Ids {
 
 /// The transport.
 pub(super) struct Lines {
-    input: mpsc::Receiver<Line>,
-    output: Option<mpsc::Sender<Vec<u8>>>,
+    input: Input,
+    output: Option<Arc<Output>>,
     written: Option<oneshot::Receiver<()>>,
     ids: Arc<Ids>,
     held: VecDeque<ClientJsonRpcMessage>,
@@ -76,15 +79,7 @@ pub(super) struct Lines {
 impl Lines {
     /// Over the process's own streams.
     pub(super) fn start(ended: CancellationToken, stop: CancellationToken, greeting: Greeting) -> Self {
-        let (sender, input) = mpsc::channel(LINES_QUEUED);
-        std::thread::spawn(move || frame::read(std::io::stdin().lock(), |line| sender.blocking_send(line).is_ok()));
-        let (output, lines) = mpsc::channel(LINES_QUEUED);
-        let (done, written) = oneshot::channel();
-        std::thread::spawn(move || {
-            write(lines);
-            // Nobody waits when the process ends by a signal.
-            let _ = done.send(());
-        });
+        let (input, (output, written)) = (Input::open(), Output::open());
         let ids = Arc::default();
         let (output, written) = (Some(output), Some(written));
         Self { input, output, written, ids, held: VecDeque::new(), begun: false, ended, stop, greeting }
@@ -202,19 +197,19 @@ impl Transport<RoleServer> for Lines {
         &mut self,
         item: TxJsonRpcMessage<RoleServer>,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
-        let output = self.output.clone();
-        let greeting = self.greeting;
+        let begun = begin(self.output.as_ref(), &item, self.greeting);
         let ids = Arc::clone(&self.ids);
+        let mut answered = answered(item);
+        if matches!(begun, Ok(None)) {
+            answered.take().iter().for_each(|id| ids.free(id));
+        }
         async move {
-            let mut line = write_message(&item, greeting)?;
-            line.push(b'\n');
-            let closed = || std::io::Error::from(std::io::ErrorKind::BrokenPipe);
-            let sent = output.ok_or_else(closed)?.send(line).await.map_err(|_| closed());
-            match &item {
-                ServerJsonRpcMessage::Response(response) => ids.free(&response.id),
-                ServerJsonRpcMessage::Error(error) => error.id.iter().for_each(|id| ids.free(id)),
-                _ => {}
-            }
+            let sent = match begun {
+                Ok(Some((output, rest))) => output.write(rest).await,
+                Ok(None) => Ok(()),
+                Err(error) => Err(error),
+            };
+            answered.iter().for_each(|id| ids.free(id));
             sent
         }
     }
@@ -226,7 +221,7 @@ impl Transport<RoleServer> for Lines {
             }
             let ids = Arc::clone(&self.ids);
             let line = tokio::select! {
-                line = self.input.recv() => line,
+                line = self.input.line() => line,
                 () = ids.freed.notified(), if !self.held.is_empty() => continue,
                 () = self.ended.cancelled() => None,
             };
@@ -258,6 +253,27 @@ fn used_up() -> ErrorData {
     ErrorData::invalid_request("a request under this id was cancelled; use another id", None)
 }
 
+/// The request that a message answers.
+fn answered(message: ServerJsonRpcMessage) -> Option<RequestId> {
+    match message {
+        ServerJsonRpcMessage::Response(response) => Some(response.id),
+        ServerJsonRpcMessage::Error(error) => error.id,
+        _ => None,
+    }
+}
+
+/// Writes a message at once where that can be; else what is left to wait for.
+fn begin(
+    output: Option<&Arc<Output>>,
+    message: &ServerJsonRpcMessage,
+    greeting: Greeting,
+) -> std::io::Result<Option<(Arc<Output>, Rest)>> {
+    let output = output.ok_or_else(output::closed)?;
+    let mut line = write_message(message, greeting)?;
+    line.push(b'\n');
+    Ok(output.write_now(line)?.map(|rest| (Arc::clone(output), rest)))
+}
+
 fn write_message(message: &ServerJsonRpcMessage, greeting: Greeting) -> serde_json::Result<Vec<u8>> {
     let line = serde_json::to_vec(message)?;
     let greets = |answer: &ServerResult| matches!(answer, ServerResult::InitializeResult(_));
@@ -266,14 +282,4 @@ fn write_message(message: &ServerJsonRpcMessage, greeting: Greeting) -> serde_js
         _ => None,
     };
     Ok(completed.unwrap_or(line))
-}
-
-fn write(mut lines: mpsc::Receiver<Vec<u8>>) {
-    let mut out = std::io::stdout().lock();
-    while let Some(line) = lines.blocking_recv() {
-        // A client that closed its end has read enough; requests end with the input.
-        if out.write_all(&line).and_then(|()| out.flush()).is_err() {
-            return;
-        }
-    }
 }

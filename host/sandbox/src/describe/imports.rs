@@ -87,6 +87,11 @@ fn import(resolve: &Resolve, key: &WorldKey, item: &WorldItem) -> Option<Import>
     }
 }
 
+/// An import that was known when it was last read; none if it is not known here.
+pub(super) fn offered(name: String) -> Option<Import> {
+    Some(of_interface(name)).filter(|import| import.known)
+}
+
 fn of_interface(name: String) -> Import {
     let plain = without_patch(&name);
     let offered = OFFERED.iter().find(|(offered, _)| *offered == plain);

@@ -64,11 +64,21 @@ impl ToolDescription {
         }
         let result = function.result.map(|ty| reader.read(&ty));
         let result = result.transpose().map_err(not_a_tool)?;
+        Ok(Self::of(function.name.clone(), found.interface.clone(), docs(&function.docs), (params, result)))
+    }
+
+    /// A function with this signature, of which no contract has said anything yet.
+    pub(super) fn of(
+        name: String,
+        interface: Option<String>,
+        description: Option<String>,
+        (params, result): (Vec<(String, WitType)>, Option<WitType>),
+    ) -> Self {
         let spread = matches!(&params[..], [(_, ty)] if matches!(ty.kind, WitKind::Record(_)));
-        Ok(Self {
-            name: function.name.clone(),
-            interface: found.interface.clone(),
-            description: docs(&function.docs),
+        Self {
+            name,
+            interface,
+            description,
             input_schema: schema::of_arguments(&params),
             output_schema: schema::of_success(result.as_ref()),
             error_schema: schema::of_error(result.as_ref()),
@@ -77,7 +87,7 @@ impl ToolDescription {
             result,
             operations: Vec::new(),
             effects: 0,
-        })
+        }
     }
 }
 

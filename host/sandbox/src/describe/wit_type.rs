@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
 use wit_parser::{Docs, Resolve, Type, TypeDefKind};
 
 /// How deep a type may nest; deeper JSON is beyond what a model writes correctly.
@@ -12,7 +13,7 @@ pub const TYPE_NODES_MAX: usize = 4_096;
 const DOCS_BYTES_MAX: usize = 4_096;
 
 /// A type and what its author says about it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WitType {
     /// Its form.
     pub kind: WitKind,
@@ -21,7 +22,7 @@ pub struct WitType {
 }
 
 /// The form of a type. `list<u8>` is its own case because its JSON form is.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WitKind {
     /// `bool`
     Bool,
@@ -70,7 +71,7 @@ pub enum WitKind {
 }
 
 /// A field of a record.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WitField {
     /// Its WIT name.
     pub name: String,
@@ -81,7 +82,7 @@ pub struct WitField {
 }
 
 /// A case of a variant.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WitCase {
     /// Its WIT name.
     pub name: String,
@@ -92,7 +93,7 @@ pub struct WitCase {
 }
 
 /// A case of an enum, or a flag.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WitLabel {
     /// Its WIT name.
     pub name: String,

@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -26,7 +27,7 @@ use crate::effect;
 use crate::engine::{self, CALLS_OPEN_MAX};
 use crate::guest::{Bounds, Run};
 use crate::isolation::{IsolationError, Program};
-use crate::load::{self, ComponentError};
+use crate::load::{self, ComponentError, Source};
 use crate::wasi::Log;
 
 /// Runners, however many cores there are: beyond that the ledger is what calls wait for.
@@ -64,6 +65,8 @@ struct Slot {
 
 enum Held {
     None,
+    /// Being started.
+    Starting(Receiver<Result<Started, IsolationError>>),
     /// Started, and not used yet.
     Fresh(Box<Started>),
     Used(Arc<Peer>),
@@ -73,21 +76,15 @@ enum Held {
 struct Lost;
 
 impl Pool {
-    /// Starts the first runner, or says why there can be none. The others are started when they are needed.
+    /// Begins to start the first runner. The others are started when they are needed.
     pub(crate) fn start(program: Program, count: Option<NonZeroUsize>) -> Result<Self, IsolationError> {
         let starter = Starter::new(program.clone())?;
-        let first = starter.start_now()?;
-        if first.walls.landlock == 0 {
-            tracing::warn!("this kernel has no landlock: seccomp alone keeps runners from files");
-        }
-        // Each later one has the same room.
-        let places = first.slots.min(CALLS_OPEN_MAX) as usize;
+        let first = starter.begin()?;
         let cores = || std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
         let count = count.unwrap_or_else(cores).get().min(RUNNERS_MAX);
-        let slots = std::iter::once(Held::Fresh(Box::new(first))).chain(std::iter::repeat_with(|| Held::None));
-        let slots = slots
-            .take(count)
-            .map(|held| Slot { places: Arc::new(Semaphore::new(places)), peer: tokio::sync::Mutex::new(held) });
+        let slots = std::iter::once(Held::Starting(first)).chain(std::iter::repeat_with(|| Held::None));
+        let places = || Arc::new(Semaphore::new(CALLS_OPEN_MAX as usize));
+        let slots = slots.take(count).map(|held| Slot { places: places(), peer: tokio::sync::Mutex::new(held) });
         Ok(Self {
             program,
             starter,
@@ -99,18 +96,48 @@ impl Pool {
         })
     }
 
+    /// Waits for the first runner, or says why there can be none.
+    pub(crate) fn begun(&self) -> Result<(), IsolationError> {
+        // Where somebody uses it already, it has begun.
+        let Some(mut held) = self.slots.first().and_then(|slot| slot.peer.try_lock().ok()) else { return Ok(()) };
+        if let Held::Starting(first) = &*held {
+            *held = Held::Fresh(Box::new(self.first_of(first)?));
+        }
+        Ok(())
+    }
+
+    /// The first runner, which says how much room each of them has.
+    fn first_of(&self, starting: &Receiver<Result<Started, IsolationError>>) -> Result<Started, IsolationError> {
+        let gone = || IsolationError::Began("the thread that starts it has gone".to_owned());
+        let first = starting.recv().map_err(|_| gone())??;
+        if first.walls.landlock == 0 {
+            tracing::warn!("this kernel has no landlock: seccomp alone keeps runners from files");
+        }
+        let less = CALLS_OPEN_MAX.saturating_sub(first.slots) as usize;
+        for slot in &self.slots {
+            slot.places.forget_permits(less);
+        }
+        Ok(first)
+    }
+
+    /// What names compiled code.
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
     /// A component's code, from the cache, or compiled in a process of its own.
     pub(crate) fn load(
         &self,
         of: &Description,
-        bytes: &[u8],
+        bytes: &Source<'_>,
         cache: &Cache,
         time: Duration,
     ) -> Result<Sealed, ComponentError> {
         let compiled = match cache.compiled(&self.engine, &of.digest) {
             Some(compiled) => compiled,
             None => {
-                let compiled = compiler::compile(&self.program, bytes, time).map_err(ComponentError::Compiler)?;
+                let compiled =
+                    compiler::compile(&self.program, &bytes.of(&of.digest)?, time).map_err(ComponentError::Compiler)?;
                 cache.keep(&self.engine, &of.digest, &compiled);
                 compiled
             }
@@ -178,6 +205,10 @@ impl Pool {
         let peer = match std::mem::replace(&mut *held, Held::None) {
             Held::Used(peer) if peer.takes_more() && !self.sets_aside(&peer) => peer,
             Held::Fresh(started) => Peer::listen(started.socket, Some(started.process))?,
+            Held::Starting(first) => {
+                let started = self.first_of(&first)?;
+                Peer::listen(started.socket, Some(started.process))?
+            }
             // Calls of one that takes no more go on in it.
             Held::Used(_) | Held::None => Peer::start(&self.starter).await?,
         };

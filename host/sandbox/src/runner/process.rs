@@ -74,9 +74,14 @@ impl Starter {
 
     /// Starts a runner, for a caller that waits by itself.
     pub(super) fn start_now(&self) -> Result<Started, IsolationError> {
+        self.begin()?.recv().map_err(|_| gone())?
+    }
+
+    /// Starts a runner, for a caller that does something else meanwhile.
+    pub(super) fn begin(&self) -> Result<Receiver<Result<Started, IsolationError>>, IsolationError> {
         let (sender, started) = mpsc::channel();
         self.order(move |result| drop(sender.send(result)))?;
-        started.recv().map_err(|_| gone())?
+        Ok(started)
     }
 
     /// Starts a runner.
