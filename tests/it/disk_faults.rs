@@ -65,7 +65,9 @@ fn ends_with_one(harness: &Harness, return_id: &str, run: &Run, at: &str) -> Hea
         again.is_replay_of(&made[0]);
     } else {
         let unavailable = heard.status() == "refused" && heard.json["code"] == "ledger_unavailable";
-        assert!(unavailable || heard.status() == "pending", "{at}: {heard:#?}");
+        // The marker could not be moved: the row says that nothing was sent.
+        let nothing = heard.status() == "failed" && receipts(harness, return_id).is_empty();
+        assert!(unavailable || nothing || heard.status() == "pending", "{at}: {heard:#?}");
     }
     assert!(receipts(harness, return_id).len() <= 1, "{at}");
     let (last, _) = restart(harness, return_id);

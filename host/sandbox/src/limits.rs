@@ -48,6 +48,9 @@ pub const CALLS_OF_ONE_TENANT_GOING_ON_MAX: usize = CALLS_OF_ONE_TENANT_MAX / 2;
 pub const CALLS_OF_ONE_COMPONENT_OPEN_MAX: usize = CALLS_OPEN_MAX as usize / 4 * 3;
 /// Those of one tenant.
 pub const CALLS_OF_ONE_TENANT_OPEN_MAX: usize = CALLS_OPEN_MAX as usize / 8 * 7;
+/// Bytes of arguments that count as one open call: a larger call counts as several, so that all that are open hold some
+/// 16 MiB of arguments, and copies of them.
+pub const BYTES_OF_AN_OPEN_CALL: usize = 16 << 10;
 /// Calls at once that wait for a turn. Each holds its arguments, and a client that has gone may have left many.
 pub const CALLS_WAITING_MAX: usize = 512;
 /// Those of one tenant, so that others find a place.

@@ -185,7 +185,10 @@ impl Wanted<'_> {
         };
         self.check_client_key().await?;
         self.call.count_effect(&self.key.0)?;
-        asked.before.get_or_insert(row.as_ref().is_some_and(|row| row.heard_state() == StateTag::Done));
+        // An answer that is stored and not judged yet has done what it will turn out to have done: before this call.
+        if row.as_ref().is_none_or(|row| row.state != StateTag::Responded) {
+            asked.before.get_or_insert(row.as_ref().is_some_and(|row| row.heard_state() == StateTag::Done));
+        }
         // With what was before: the guest may be run again, and its effect is done by this call all the same.
         self.call.note(asked.clone());
         let mut looks = Looks { attach_until, settled };

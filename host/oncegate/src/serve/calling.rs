@@ -129,6 +129,9 @@ async fn begin(server: &Server, sandbox: &Sandbox, ready: Ready, caller: &Caller
         Met::Answer(outcome) => return Err(outcome),
         Met::Running(running) => running,
         Met::Nothing => {
+            if let Some(told) = ready.told_before().await {
+                return Err(Box::new(told));
+            }
             let turn = shared.turns.take(&Whose::of(&ready), within).await?;
             turn.start(ready)
         }

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use oncegate_sandbox::engine::{CALLS_AT_ONCE_MAX, CALLS_OPEN_MAX};
 use oncegate_sandbox::limits::{
-    CALLS_OF_ONE_COMPONENT_MAX, CALLS_OF_ONE_COMPONENT_OPEN_MAX, CALLS_OF_ONE_TENANT_MAX, CALLS_OF_ONE_TENANT_OPEN_MAX,
-    CALLS_OF_ONE_TENANT_WAITING_MAX, CALLS_WAITING_MAX,
+    BYTES_OF_AN_OPEN_CALL, CALLS_OF_ONE_COMPONENT_MAX, CALLS_OF_ONE_COMPONENT_OPEN_MAX, CALLS_OF_ONE_TENANT_MAX,
+    CALLS_OF_ONE_TENANT_OPEN_MAX, CALLS_OF_ONE_TENANT_WAITING_MAX, CALLS_WAITING_MAX,
 };
 use oncegate_sandbox::outcome::{Code, NextAction, Outcome};
 use oncegate_sandbox::shares::Shares;
@@ -29,12 +29,21 @@ const TRY_AFTER: u32 = 2;
 pub(super) struct Whose {
     component: [u8; 32],
     tenant: String,
+    /// As how many open calls it counts: large arguments fill the memory of many small ones.
+    counts: u32,
 }
 
 impl Whose {
     pub(super) fn of(ready: &Ready) -> Self {
-        Self { component: ready.component(), tenant: ready.tenant().to_owned() }
+        let counts = counts(ready.arguments_bytes());
+        Self { component: ready.component(), tenant: ready.tenant().to_owned(), counts }
     }
+}
+
+/// One for each piece of so many bytes, and never more than one component may have open.
+fn counts(bytes: usize) -> u32 {
+    let pieces = bytes.div_ceil(BYTES_OF_AN_OPEN_CALL).clamp(1, CALLS_OF_ONE_COMPONENT_OPEN_MAX);
+    u32::try_from(pieces).unwrap_or(u32::MAX)
 }
 
 /// A place and a turn: one guest may be run.
@@ -62,12 +71,12 @@ struct Shared {
 impl Shared {
     /// In the order in which they came, of the same component, of the same tenant and of all. Whoever waits
     /// for the last holds the others: they are his share.
-    async fn take(&self, whose: &Whose, until: Instant) -> Result<Vec<OwnedSemaphorePermit>, &'static str> {
+    async fn take(&self, whose: &Whose, many: u32, until: Instant) -> Result<Vec<OwnedSemaphorePermit>, &'static str> {
         let of_component = self.of_component.of(&whose.component);
         let queues = [of_component, self.of_tenant.of(&whose.tenant), Arc::clone(&self.all)];
         let mut parts = Vec::with_capacity(queues.len());
         for (queue, limit) in queues.into_iter().zip(self.limits) {
-            let part = tokio::time::timeout_at(until, queue.acquire_owned()).await;
+            let part = tokio::time::timeout_at(until, queue.acquire_many_owned(many)).await;
             parts.push(part.map_err(|_| limit)?.map_err(|_| limit)?);
         }
         Ok(parts)
@@ -118,8 +127,8 @@ impl Turns {
 
     async fn next(&self, whose: &Whose, within: Duration) -> Result<Turn, &'static str> {
         let until = Instant::now() + within;
-        let open = self.open.take(whose, until).await?;
-        Ok(Turn { open, computing: self.computing.take(whose, until).await? })
+        let open = self.open.take(whose, whose.counts, until).await?;
+        Ok(Turn { open, computing: self.computing.take(whose, 1, until).await? })
     }
 
     /// A turn, however long that takes: for a call that nobody waits for.
@@ -152,7 +161,7 @@ mod tests {
     const LATER: Duration = Duration::from_secs(600);
 
     fn whose(component: u8, tenant: &str) -> Whose {
-        Whose { component: [component; 32], tenant: tenant.to_owned() }
+        Whose { component: [component; 32], tenant: tenant.to_owned(), counts: 1 }
     }
 
     async fn many(turns: &Turns, whose: &Whose, count: usize) -> Vec<Turn> {
@@ -204,6 +213,12 @@ mod tests {
         assert_eq!(refused(&turns, &whose(4, "third")).await.as_deref(), Some("calls-open"));
         open.pop();
         assert_eq!(refused(&turns, &whose(4, "third")).await, None);
+    }
+
+    #[test]
+    fn large_arguments_count_as_many_calls() {
+        assert_eq!((counts(0), counts(BYTES_OF_AN_OPEN_CALL), counts(BYTES_OF_AN_OPEN_CALL + 1)), (1, 1, 2));
+        assert_eq!(counts(usize::MAX) as usize, CALLS_OF_ONE_COMPONENT_OPEN_MAX, "it can be begun");
     }
 
     #[tokio::test]

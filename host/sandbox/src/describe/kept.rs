@@ -134,7 +134,7 @@ interface tools {
     all: func(all: all, more: bool) -> result<_, string>;
     nothing: func();
 }
-world w { import oncegate:effect/context@0.1.0; export tools; export own: func(x: u32) -> u32; }
+world w { import oncegate:effect/context@0.1.0; export tools; export itself: func(x: u32) -> u32; }
 ";
 
     #[test]
