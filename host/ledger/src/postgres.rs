@@ -4,10 +4,10 @@
 //! same function. The database keeps heads, records and large bytes; the folder keeps what is this machine's own:
 //! head markers (`ledger.heads/`), locks of its processes (`ledger.hosts/`) and keys (`ledger.keys/`).
 //!
-//! - [`writer`] stores, a group of appends in one statement, each writer under a row with a fencing number;
-//! - [`order`] numbers the records for [`Ledger::scan`], so that no writer waits for another's number;
+//! - `writer` stores, a group of appends in one statement, each writer under a row with a fencing number;
+//! - `order` numbers the records for [`Ledger::scan`], so that no writer waits for another's number;
 //! - [`migrate()`] fills one from another ledger;
-//! - [`link`] says what a server must promise and what its errors mean; [`schema`] has the tables.
+//! - `link` says what a server must promise and what its errors mean; `schema` has the tables.
 //!
 //! A record that has no number yet is read with one that is not above the number it gets: scanning from there finds
 //! it and all that comes later.

@@ -130,8 +130,8 @@ interface tools {
         none, some(u64) }
     enum mode { fast, slow }
     flags flag { read, write }
-    /// Does it.
-    all: func(all: all, more: bool) -> result<_, string>;
+    /// What it does.
+    does: func(all: all, more: bool) -> result<_, string>;
     nothing: func();
 }
 world w { import oncegate:effect/context@0.1.0; export tools; export itself: func(x: u32) -> u32; }

@@ -2,7 +2,7 @@
 //!
 //! Ours is what a program does that has an agent's JSON and wants JSON for it: the arguments are parsed from text, the
 //! call is made by [`Sandbox::call`] under a policy and a ledger, and the outcome is written as text. The other side is
-//! [`bare`].
+//! `bare`.
 
 mod bare;
 

@@ -222,7 +222,7 @@ fn draw(sizes: &[At], pictures: &Path) -> Result<()> {
     plot::growth(&lines, &pictures.join("growth.svg"))
 }
 
-/// What [`recover`] kills: appends to the ledger, a line for each, for ever.
+/// What `recover` kills: appends to the ledger, a line for each, for ever.
 ///
 /// # Errors
 /// The ledger cannot be opened or appended to.
