@@ -1,11 +1,11 @@
 //! A prototype: a synced log in front of the same bare redb, which is behind it and catches up.
 //!
 //! An append is answered when its bytes, with a checksum, are in the log and the log is synced: one sync for each
-//! group, no tree touched. A second thread puts what was logged into redb in larger transactions, each durable, and
-//! says how far in the same commit; when the log outgrows its bound the callers wait, as they must where a replay has
-//! to be short. Replay is what that second thread does, from the place that redb names. Looking a key up is honest
-//! too: what is not in redb yet is in a map. It has no rotation, no reader in other processes, and nobody has tried
-//! to tear it: [`TRIED.md`](../../../TRIED.md) says why it stayed a prototype.
+//! group, no tree touched. A second thread puts what was logged into redb in larger transactions, each durable; when
+//! the log outgrows its bound the callers wait, as they must where a replay has to be short. There is no replay: redb
+//! does not say how far it has come, which a product would need. Looking a key up is honest: what is not in redb yet
+//! is in a map. It has no rotation, no reader in other processes, and nobody has tried to tear it:
+//! [`TRIED.md`](../../../TRIED.md) says why it stayed a prototype.
 
 use std::collections::HashMap;
 use std::fs::File;
