@@ -63,7 +63,8 @@ impl Home {
         for number in 0..count {
             let bytes = renamed(&guest, number)?;
             let digest: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
-            policy.push_str(&format!("[[component]]\ndigest = \"sha256:{digest}\"\ntenants = [\"acme\"]\ngrant = []\n"));
+            policy
+                .push_str(&format!("[[component]]\ndigest = \"sha256:{digest}\"\ntenants = [\"acme\"]\ngrant = []\n"));
             let path = folder.path().join(format!("{number}.wasm"));
             std::fs::write(&path, bytes)?;
             components.push(path);
