@@ -130,7 +130,10 @@ impl Loaded {
 
     /// Its code, which may still have to be read or even compiled.
     pub(crate) async fn code(self: &Arc<Self>, host: &Host) -> Result<&Code, ComponentError> {
-        self.code.get_or_try_init(|| self.late_code(host)).await
+        match self.code.get() {
+            Some(code) => Ok(code),
+            None => Box::pin(self.code.get_or_try_init(|| self.late_code(host))).await,
+        }
     }
 
     async fn late_code(self: &Arc<Self>, host: &Host) -> Result<Code, ComponentError> {

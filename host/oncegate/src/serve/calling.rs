@@ -163,7 +163,8 @@ async fn wait(
     cancels: bool,
     listener: &mut Listener<'_>,
 ) -> bool {
-    let mut tick = tokio::time::interval(TELL_EVERY);
+    // Not at once: there is nothing to tell yet, and a timer that is due wakes the thread that it is set on.
+    let mut tick = tokio::time::interval_at(Instant::now() + TELL_EVERY, TELL_EVERY);
     loop {
         tokio::select! {
             biased;

@@ -170,7 +170,7 @@ impl ServerHandler for Server {
         };
         if request.name == STATUS_TOOL {
             let arguments = request.arguments.unwrap_or_default();
-            return match status::answer(&self.shared, &caller, &arguments).await {
+            return match Box::pin(status::answer(&self.shared, &caller, &arguments)).await {
                 Ok(found) => answer(&found, false),
                 Err(refused) => answer(&*refused, true),
             };
@@ -181,7 +181,8 @@ impl ServerHandler for Server {
             let name = oncegate_contract::safe_text(&request.name);
             return Err(ErrorData::invalid_params(format!("there is no tool {name}"), None));
         };
-        match elicit::call(self, &catalog.sandbox, entry, request, &caller, &context).await {
+        // Boxed, as all that is large here: the SDK moves the future of every request some times, whatever it is for.
+        match Box::pin(elicit::call(self, &catalog.sandbox, entry, request, &caller, &context)).await {
             Told::Outcome(outcome) => told(&outcome).map(CallToolResponse::from),
             Told::Asked(question) => Ok((*question).into()),
             Told::Task(task) => Ok((*task).into()),
@@ -210,7 +211,7 @@ impl ServerHandler for Server {
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
         let caller = Caller::of(&context, &self.shared.facts).map_err(|refused| protocol_error(&refused))?;
-        answers::read(&self.shared.catalog(), &caller, &request.uri).await.map(Into::into)
+        Box::pin(answers::read(&self.shared.catalog(), &caller, &request.uri)).await.map(Into::into)
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
@@ -259,7 +260,7 @@ impl ServerHandler for Server {
         context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
         let params = request.params.clone().unwrap_or_default();
-        if let Some(answer) = older::answer(self, &request.method, params, &context).await {
+        if let Some(answer) = Box::pin(older::answer(self, &request.method, params, &context)).await {
             return answer;
         }
         if request.method == "tools/call" {

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use super::world::{self, World};
@@ -23,6 +23,8 @@ use wassette::Wassette;
 
 /// Clients at once, and calls in flight.
 const CLIENTS: usize = 8;
+/// How long a server may take until its tool can be called.
+const READY_WITHIN: Duration = Duration::from_secs(10);
 /// What the rows stand beside.
 const AGAINST: &str = "Wassette 0.8, same component";
 
@@ -136,7 +138,12 @@ fn medians(pairs: &[(f64, f64)]) -> (f64, f64) {
 /// A client that has called often enough for everything to be warm.
 fn warm(program: &dyn Program) -> Result<Client> {
     let mut client = start(program.command())?;
-    client.use_tool(program.tool())?;
+    let started = Instant::now();
+    // Wassette loads what it was given before while it already answers, and until then it knows no such tool.
+    while let Err(error) = client.use_tool(program.tool()) {
+        ensure!(started.elapsed() < READY_WITHIN, error);
+        std::thread::sleep(Duration::from_millis(20));
+    }
     for _ in 0..100 {
         client.call()?;
     }

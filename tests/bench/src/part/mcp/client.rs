@@ -11,7 +11,9 @@ use serde_json::{Value, json};
 
 /// Where an answer begins behind its id.
 const RESULT: &[u8] = b"\"result\":";
-/// What ends a client that is not told to end by the end of its input.
+/// How what nobody asked for begins.
+const NEWS: &[u8] = b"{\"jsonrpc\":\"2.0\",\"method\":";
+/// How long a server may take to end by itself when its input has ended.
 const END_WITHIN: Duration = Duration::from_secs(1);
 
 /// A tool and what it must answer.
@@ -161,11 +163,16 @@ impl Client {
         input.write_all(line).context("the server does not read")
     }
 
+    /// The next line that is no news, such as that tools have changed.
     fn read(&mut self) -> Result<()> {
-        self.line.clear();
-        self.output.read_until(b'\n', &mut self.line)?;
-        ensure!(self.line.ends_with(b"\n"), "the server ended");
-        Ok(())
+        loop {
+            self.line.clear();
+            self.output.read_until(b'\n', &mut self.line)?;
+            ensure!(self.line.ends_with(b"\n"), "the server ended");
+            if !self.line.starts_with(NEWS) {
+                return Ok(());
+            }
+        }
     }
 }
 
