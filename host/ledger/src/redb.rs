@@ -186,12 +186,6 @@ impl RedbLedger {
                 (Handle::Owner(queue, _), Request::Append { batch, .. }) => {
                     return queue.append(batch, Hurry::Now).await.map(Reply::Versions);
                 }
-                (Handle::Owner(_, reads), Request::Marked) => {
-                    let (reply, outcome) = tokio::sync::oneshot::channel();
-                    reads.when_marked(Box::new(move |marked| drop(reply.send(marked))));
-                    let closed = || Err(LedgerError::unavailable("it was closed"));
-                    return outcome.await.unwrap_or_else(|_| closed()).map(|()| Reply::Marked);
-                }
                 (Handle::Owner(queue, _), Request::Forget { streams }) => {
                     let (reply, outcome) = tokio::sync::oneshot::channel();
                     queue.forget(streams, Box::new(move |forgot| drop(reply.send(forgot))));
