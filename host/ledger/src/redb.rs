@@ -210,6 +210,13 @@ impl RedbLedger {
 }
 
 impl Mode {
+    #[cfg(test)]
+    fn marked_durably(&self) {
+        if let Handle::Owner(_, reads) = self.handle() {
+            reads.marks().map(|marks| marks.wait()).transpose().unwrap();
+        }
+    }
+
     fn handle(&self) -> Handle {
         match self {
             Mode::Owner(owner) => Handle::Owner(owner.queue(), owner.reads()),

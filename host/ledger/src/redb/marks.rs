@@ -142,12 +142,19 @@ impl Marks {
 
     /// Waits until what it names is durable.
     pub(super) fn wait(&self) -> Result<(), LedgerError> {
-        let mut state = self.shared.state();
-        state.hurry = state.unsynced.is_some();
-        self.shared.due.notify_one();
+        self.hurry();
+        let state = self.shared.state();
         let open = |state: &mut State| state.unsynced.is_some() && state.failed.is_none();
         let state = self.shared.settled.wait_while(state, open).unwrap_or_else(PoisonError::into_inner);
         state.failed.clone().map_or(Ok(()), Err)
+    }
+
+    /// Makes it durable soon, without waiting.
+    pub(super) fn hurry(&self) {
+        let mut state = self.shared.state();
+        state.hurry = state.unsynced.is_some();
+        drop(state);
+        self.shared.due.notify_one();
     }
 
     /// Why the marker cannot be moved now: what needs it is refused.

@@ -126,6 +126,11 @@ impl Reads {
         *self.opened.write().unwrap_or_else(PoisonError::into_inner) = Some(opened);
     }
 
+    #[cfg(test)]
+    pub(super) fn marks(&self) -> Option<Marks> {
+        self.opened.read().unwrap().as_ref().and_then(|opened| opened.marks.clone())
+    }
+
     /// Answers anything but an append.
     pub(super) fn answer(&self, request: &Request) -> Result<Reply, LedgerError> {
         if let Request::Load { bytes } = request {

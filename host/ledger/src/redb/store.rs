@@ -277,7 +277,11 @@ impl Store {
         let Some((last, _)) = accepted.last else { return Ok(None) };
         let due = {
             let tail = self.tail.read().unwrap_or_else(PoisonError::into_inner);
-            let until = tail.due(last, self.marks().unmarked());
+            let unmarked = self.marks().unmarked();
+            if tail.is_long(last) && unmarked.is_some() {
+                self.marks().hurry();
+            }
+            let until = tail.due(last, unmarked);
             until.map(|until| (until, tail.heads_until(until, &accepted.heads)))
         };
         let Some((until, heads)) = due else { return Ok(None) };
