@@ -176,6 +176,13 @@ impl RedbLedger {
         }
     }
 
+    #[cfg(test)]
+    fn marked_durably(&self) {
+        if let Handle::Owner(_, reads) = self.handle() {
+            reads.marks().map(|marks| marks.wait()).transpose().unwrap();
+        }
+    }
+
     fn handle(&self) -> Handle {
         self.shared.mode().handle()
     }
@@ -210,13 +217,6 @@ impl RedbLedger {
 }
 
 impl Mode {
-    #[cfg(test)]
-    fn marked_durably(&self) {
-        if let Handle::Owner(_, reads) = self.handle() {
-            reads.marks().map(|marks| marks.wait()).transpose().unwrap();
-        }
-    }
-
     fn handle(&self) -> Handle {
         match self {
             Mode::Owner(owner) => Handle::Owner(owner.queue(), owner.reads()),
