@@ -1,0 +1,91 @@
+//! The deployment files of `deploy/`, used: each part does with them what their page says, on real programs.
+//!
+//! What a machine does not let us do is not run, and is said to be not run; it is never a success.
+
+pub mod image;
+pub mod kube;
+pub mod manifests;
+pub mod podman;
+pub mod site;
+pub mod unit;
+
+use std::time::Instant;
+
+use anyhow::Result;
+
+use podman::Podman;
+
+/// What became of a part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// It was done, and this is what was seen.
+    Seen(Vec<String>),
+    /// This machine does not let us, and why.
+    NotRun(String),
+}
+
+/// A part of `cargo xtask deploy`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Part {
+    /// The Kubernetes manifests against the schemas of several versions
+    Manifests,
+    /// The container file: build, serve, drain, come back, and what happens without walls
+    Image,
+    /// One host's manifest, played by Podman
+    Kube,
+    /// The systemd unit: verify, and run under a systemd of its own
+    Unit,
+}
+
+impl Part {
+    /// All of them.
+    pub const ALL: [Part; 4] = [Part::Manifests, Part::Image, Part::Kube, Part::Unit];
+
+    fn needs_podman(self) -> bool {
+        self != Part::Manifests
+    }
+
+    fn run(self, podman: Option<&Podman>) -> Result<Told> {
+        match (self, podman) {
+            (Part::Manifests, _) => manifests::run(),
+            (Part::Image, Some(podman)) => image::run(podman),
+            (Part::Kube, Some(podman)) => kube::run(podman),
+            (Part::Unit, Some(podman)) => unit::run(podman),
+            (_, None) => Ok(Told::NotRun("there is no Podman".to_owned())),
+        }
+    }
+}
+
+/// Runs the parts one by one and says what became of each; whether all were run.
+///
+/// # Errors
+/// A part fails: a file does not do what its page says.
+pub fn run(parts: &[Part]) -> Result<bool> {
+    let mut podman = None;
+    if parts.iter().any(|part| part.needs_podman()) {
+        let started = Instant::now();
+        match Podman::start()? {
+            Ok(found) => podman = Some(found),
+            Err(why) => eprintln!("containers cannot be run on this machine: {why}"),
+        }
+        println!("podman      ready, {} s", started.elapsed().as_secs());
+    }
+    let mut all = true;
+    for part in parts {
+        let started = Instant::now();
+        let name = format!("{part:?}").to_lowercase();
+        match part.run(podman.as_ref()).map_err(|error| error.context(format!("the part `{name}`")))? {
+            Told::Seen(lines) => {
+                println!("{name:<11} ok, {} s", started.elapsed().as_secs());
+                for line in lines {
+                    println!("              {line}");
+                }
+            }
+            Told::NotRun(why) => {
+                all = false;
+                println!("{name:<11} NOT RUN: {why}");
+            }
+        }
+    }
+    Ok(all)
+}
