@@ -70,7 +70,7 @@ impl Pod<'_> {
             let claims = |document: &&str| !document.contains("kind: PersistentVolumeClaim");
             fs::write(&self.file, text.split("---\n").filter(claims).collect::<Vec<_>>().join("---\n"))?;
         }
-        self.podman.run(&["kube", "play", &file])?;
+        self.podman.run(&["kube", "play", "--network", "podman", &file])?;
         self.podman.until_logged(CONTAINER, "serving http://").map(drop)
     }
 

@@ -16,7 +16,7 @@ use crate::harness::{SECRET, TENANT, root};
 use crate::mcp::http::Client;
 use crate::provider::mode::Mode;
 
-const PACKAGES: &str = "systemd,systemd-sysv,dbus,libc6,libgcc-s1";
+const PACKAGES: &str = "systemd,systemd-sysv,dbus,mount,libc6,libgcc-s1";
 const CONTAINER: &str = "oncegate-systemd";
 const SERVICE: &str = "oncegate.service";
 /// What `systemd-analyze security` may say at most, of 10.
@@ -69,7 +69,7 @@ impl System<'_> {
         }
         fs::copy(self.podman.folder().join("prebuilt/oncegate"), place("usr/local/bin/oncegate"))?;
         fs::copy(unit.join("oncegate.sysusers"), place("usr/lib/sysusers.d/oncegate.conf"))?;
-        fs::copy(unit.join(SERVICE), place("etc/systemd/system").join(SERVICE))?;
+        fs::write(place("etc/systemd/system").join(SERVICE), self.on_this_port(&unit.join(SERVICE))?)?;
         fs::copy(self.site.component(), place("etc/oncegate/components/refunds.wasm"))?;
         fs::write(place("etc/oncegate/policy.toml"), self.site.policy("/run/credentials/oncegate.service/pay")?)?;
         fs::write(place("etc/oncegate/environment"), format!("ONCEGATE_OPTIONS=--host=127.0.0.1:{}\n", self.port))?;
@@ -82,6 +82,14 @@ impl System<'_> {
         self.write_doctor(&unit.join(SERVICE))
     }
 
+    /// The unit as it is, but at a port that is nobody else's on this machine.
+    fn on_this_port(&self, unit: &Path) -> Result<String> {
+        let text = fs::read_to_string(unit)?;
+        let other = text.replace("127.0.0.1:8080", &format!("127.0.0.1:{}", self.port));
+        ensure!(other != text, "the unit names no address");
+        Ok(other)
+    }
+
     /// The same unit, but `oncegate doctor` in place of `serve`. It looks at its runner in /proc, which hides it.
     fn write_doctor(&self, unit: &Path) -> Result<()> {
         let text = fs::read_to_string(unit)?;
@@ -91,7 +99,7 @@ impl System<'_> {
             "{before}ExecStart=/usr/local/bin/oncegate doctor --policy /etc/oncegate/policy.toml --json\n{after}"
         );
         let doctor = doctor.replace("Type=exec\n", "Type=oneshot\n").replace("Restart=on-failure\n", "");
-        let doctor = doctor.replace("ProtectProc=invisible\n", "");
+        let doctor = doctor.replace("ProtectProc=invisible\n", "").replace("WantedBy=multi-user.target\n", "");
         Ok(fs::write(self.folder.join("etc/systemd/system/oncegate-doctor.service"), doctor)?)
     }
 
@@ -106,11 +114,13 @@ impl System<'_> {
         loop {
             let run = self.podman.try_run(&["exec", CONTAINER, "systemctl", "is-system-running"])?;
             match run.stdout.trim() {
-                "running" | "degraded" => return Ok(()),
+                "running" | "degraded" => break,
                 state if started.elapsed() > WITHIN => bail!("after {WITHIN:?} it is {state:?}: {}", run.stderr),
                 _ => thread::sleep(Duration::from_millis(200)),
             }
         }
+        // As on a machine: what systemd mounts for a service's credentials is seen by it.
+        self.execute(&["mount", "--make-rshared", "/"]).map(drop)
     }
 
     fn execute(&self, words: &[&str]) -> Result<String> {
@@ -142,8 +152,8 @@ impl System<'_> {
         // It fails: there is no ledger yet.
         self.podman.try_run(&["exec", CONTAINER, "systemctl", "start", "oncegate-doctor.service"])?;
         let said = self.journal("oncegate-doctor.service")?;
-        let (start, end) = (said.find('{').context("JSON")?, said.rfind('}').context("JSON")?);
-        let found: serde_json::Value = serde_json::from_str(&said[start..=end]).with_context(|| said.clone())?;
+        let line = said.lines().find(|line| line.starts_with('{')).with_context(|| said.clone())?;
+        let found: serde_json::Value = serde_json::from_str(line)?;
         let checks = found["checks"].as_array().context("checks")?;
         let walls: Vec<_> =
             checks.iter().filter(|one| one["check"].as_str().is_some_and(|name| name.starts_with("isolation"))).collect();
@@ -152,26 +162,16 @@ impl System<'_> {
     }
 
     fn begin(&self) -> Result<Client> {
-        self.set_port()?;
         self.program(&["ledger", "init"])?;
         let token = self.program(&["token", "add", "--tenant", TENANT, "--name", "agent"])?;
         self.start()?;
         Ok(Client::at(&format!("127.0.0.1:{}", self.port), token.trim()))
     }
 
-    /// The unit's own port may be another's on this machine.
-    fn set_port(&self) -> Result<()> {
-        let file = self.folder.join("etc/systemd/system").join(SERVICE);
-        let text = fs::read_to_string(&file)?;
-        let other = text.replace("127.0.0.1:8080", &format!("127.0.0.1:{}", self.port));
-        ensure!(other != text, "the unit names no address");
-        fs::write(&file, other)?;
-        self.execute(&["systemctl", "daemon-reload"]).map(drop)
-    }
-
+    /// Started, or started again: a system may start what is installed by itself.
     fn start(&self) -> Result<()> {
         let before = self.served()?;
-        self.execute(&["systemctl", "start", SERVICE])?;
+        self.execute(&["systemctl", "restart", SERVICE])?;
         self.until_served_more_than(before)
     }
 
