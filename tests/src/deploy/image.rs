@@ -199,9 +199,12 @@ impl<'a> Place<'a> {
     fn goes_on_without_namespaces(&self) -> Result<String> {
         let profile = self.profile("no-namespaces.json", &NAMESPACES_AND_LANDLOCK)?;
         let found = self.doctor(&["--security-opt", &profile])?;
-        for (check, word) in
-            [("isolation", "ok"), ("isolation landlock", "warn"), ("isolation network", "warn"), ("isolation user", "warn")]
-        {
+        for (check, word) in [
+            ("isolation", "ok"),
+            ("isolation landlock", "warn"),
+            ("isolation network", "warn"),
+            ("isolation user", "warn"),
+        ] {
             ensure!(status(&found, check) == word, "{check} is not {word}: {found:#}");
         }
         let serving = self.serve("narrow", &["--security-opt", &profile])?;

@@ -2,6 +2,9 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use base64::Engine;
@@ -11,13 +14,14 @@ use super::Told;
 use super::podman::Podman;
 use super::site::Site;
 use crate::databases::free_port;
-use crate::harness::{SECRET, TENANT, root};
-use crate::mcp::http::Client;
+use crate::harness::{self, Run, SECRET, TENANT, root};
+use crate::mcp::http::{self, Client};
 
 const TOOLS: &str = "localhost/oncegate-kube-tools:1";
 /// As Podman names it: the first pod of the Deployment, and its container.
 const CONTAINER: &str = "oncegate-pod-0-oncegate";
 const SECRET_FILE: &str = "/run/secrets/oncegate/pay";
+const PROBED_WITHIN: Duration = Duration::from_secs(60);
 
 pub(super) fn run(podman: &Podman) -> Result<Told> {
     let gateway = match podman.gateway() {
@@ -26,17 +30,20 @@ pub(super) fn run(podman: &Podman) -> Result<Told> {
     };
     let site = Site::seen_as(&gateway)?;
     podman.build_with(site.component(), TOOLS)?;
-    let pod = Pod { podman, port: free_port()?, file: podman.folder().join("single.yaml") };
-    fs::write(&pod.file, played(&site, pod.port)?)?;
+    let watched = if can_be_watched()? { Some(free_port()?) } else { None };
+    let pod = Pod { podman, port: free_port()?, watched, file: podman.folder().join("single.yaml") };
+    fs::write(&pod.file, pod.played(&site)?)?;
     pod.up()?;
     pod.is_as_the_manifest_says()?;
     podman.until_logged(CONTAINER, "effects are refused: ")?;
+    pod.answers_probes(200, 503)?;
     pod.execute(&["ledger", "init"])?;
     let token = pod.execute(&["token", "add", "--tenant", TENANT, "--name", "agent"])?;
     let client = Client::at(&format!("127.0.0.1:{}", pod.port), token.trim());
     ensure!(site.refund(&client, "R-1", "broken").is_err(), "a refund before the host was started with its ledger");
     pod.down()?;
     pod.up()?;
+    pod.answers_probes(200, 200)?;
     let (receipt, told_before) = site.refund(&client, "R-1", "broken")?;
     ensure!(!told_before, "the first was told before");
     site.made(1, &receipt)?;
@@ -46,16 +53,29 @@ pub(super) fn run(podman: &Podman) -> Result<Told> {
     ensure!(told_before && again == receipt, "{receipt} is {again} after the pod was made anew");
     site.made(1, &receipt)?;
     pod.down()?;
+    let probes = match watched {
+        Some(_) => "/healthz says 200 always, /readyz 503 without a ledger and 200 with it",
+        None => "PROBES NOT RUN: this program has no --metrics",
+    };
     Ok(Told::Seen(vec![
         "single.yaml: ConfigMap, claim, Deployment, Secret; user, capabilities, read-only root as it says".to_owned(),
         "a refund; the pod removed and made anew over the same claim tells the first receipt".to_owned(),
-        "changed for Podman: image and port, policy mounted as a folder (no subPath), no --metrics".to_owned(),
+        probes.to_owned(),
+        "changed for Podman: image, ports, policy mounted as a folder (no subPath), probes asked from here".to_owned(),
     ]))
+}
+
+/// Whether the program has what probes ask.
+fn can_be_watched() -> Result<bool> {
+    let help = Run::of(Command::new(harness::program()?).args(["serve", "--help"]))?;
+    Ok(help.stdout.contains("--metrics"))
 }
 
 struct Pod<'a> {
     podman: &'a Podman,
     port: u16,
+    /// Where probes are asked.
+    watched: Option<u16>,
     file: PathBuf,
 }
 
@@ -91,38 +111,82 @@ impl Pod<'_> {
         ensure!(found == "true 65532:65532 [no-new-privileges] []", "the container is {found}");
         Ok(())
     }
+
+    /// What the probes of the manifest hear, at last.
+    fn answers_probes(&self, health: u16, ready: u16) -> Result<()> {
+        let Some(port) = self.watched else { return Ok(()) };
+        for (path, wanted) in [("/healthz", health), ("/readyz", ready)] {
+            let request = format!("GET {path} HTTP/1.1\r\nHost: 10.0.0.1:9464\r\nConnection: close\r\n\r\n");
+            let started = Instant::now();
+            loop {
+                let heard = http::send(&format!("127.0.0.1:{port}"), request.as_bytes());
+                match heard {
+                    Ok((status, _)) if status == wanted => break,
+                    other => ensure!(started.elapsed() < PROBED_WITHIN, "{path} is to say {wanted}: {other:?}"),
+                }
+                thread::sleep(Duration::from_millis(200));
+            }
+        }
+        Ok(())
+    }
+
+    /// The manifest with this policy, a secret, and what Podman 4 needs.
+    fn played(&self, site: &Site) -> Result<String> {
+        let text = fs::read_to_string(root().join("deploy/kubernetes/single.yaml"))?;
+        let mut documents = Vec::new();
+        for document in text.split("---\n") {
+            documents.push(if document.contains("kind: ConfigMap") {
+                let (head, _) = document.split_once("  policy.toml: |\n").context("the policy in its ConfigMap")?;
+                let policy = site.policy(SECRET_FILE)?.lines().map(|line| format!("    {line}\n")).collect::<String>();
+                format!("{head}  policy.toml: |\n{policy}")
+            } else {
+                self.changed(document)
+            });
+        }
+        let secret = format!(
+            "apiVersion: v1\nkind: Secret\nmetadata:\n  name: oncegate-secrets\ndata:\n  pay: {}\n",
+            BASE64_STANDARD.encode(SECRET)
+        );
+        documents.insert(0, secret);
+        let changed = documents.join("---\n");
+        for wanted in [TOOLS, "hostPort", "mountPath: /etc/oncegate,"] {
+            ensure!(changed.contains(wanted), "the manifest has no place for {wanted}");
+        }
+        Ok(changed)
+    }
+
+    fn changed(&self, document: &str) -> String {
+        let metrics = "{ name: metrics, containerPort: 9464 }";
+        let seen = |port: u16, inside: &str| format!("{inside}, hostIP: 127.0.0.1, hostPort: {port} }}");
+        let document = without_probes(document)
+            .replace("image: oncegate-tools:1", &format!("image: {TOOLS}"))
+            .replace("containerPort: 8080 }", &seen(self.port, "containerPort: 8080"))
+            .replace("mountPath: /etc/oncegate/policy.toml, subPath: policy.toml", "mountPath: /etc/oncegate");
+        match self.watched {
+            Some(port) => document.replace(metrics, &seen(port, "{ name: metrics, containerPort: 9464")),
+            None => document
+                .replace(&format!("            - {metrics}\n"), "")
+                .replace("            - --metrics=0.0.0.0:9464\n", ""),
+        }
+    }
 }
 
-/// The manifest with this policy, a secret, and what Podman 4 needs.
-fn played(site: &Site, port: u16) -> Result<String> {
-    let text = fs::read_to_string(root().join("deploy/kubernetes/single.yaml"))?;
-    let mut documents = Vec::new();
-    for document in text.split("---\n") {
-        documents.push(if document.contains("kind: ConfigMap") {
-            let (head, _) = document.split_once("  policy.toml: |\n").context("the policy in its ConfigMap")?;
-            let policy = site.policy(SECRET_FILE)?.lines().map(|line| format!("    {line}\n")).collect::<String>();
-            format!("{head}  policy.toml: |\n{policy}")
-        } else {
-            changed(document, port)
-        });
+/// Podman asks probes by a shell in the container, where there is none.
+fn without_probes(document: &str) -> String {
+    let mut left = String::new();
+    let mut in_probe = None;
+    for line in document.lines() {
+        let indent = line.len() - line.trim_start().len();
+        if in_probe.is_some_and(|probe| indent <= probe) {
+            in_probe = None;
+        }
+        if line.ends_with("Probe:") {
+            in_probe = Some(indent);
+        }
+        if in_probe.is_none() {
+            left.push_str(line);
+            left.push('\n');
+        }
     }
-    let secret = format!(
-        "apiVersion: v1\nkind: Secret\nmetadata:\n  name: oncegate-secrets\ndata:\n  pay: {}\n",
-        BASE64_STANDARD.encode(SECRET)
-    );
-    documents.insert(0, secret);
-    let changed = documents.join("---\n");
-    for wanted in [TOOLS, "hostPort", "mountPath: /etc/oncegate,"] {
-        ensure!(changed.contains(wanted), "the manifest has no place for {wanted}");
-    }
-    Ok(changed)
-}
-
-fn changed(document: &str, port: u16) -> String {
-    document
-        .replace("image: oncegate-tools:1", &format!("image: {TOOLS}"))
-        .replace("containerPort: 8080 }", &format!("containerPort: 8080, hostIP: 127.0.0.1, hostPort: {port} }}"))
-        .replace("            - { name: metrics, containerPort: 9464 }\n", "")
-        .replace("            - --metrics=0.0.0.0:9464\n", "")
-        .replace("mountPath: /etc/oncegate/policy.toml, subPath: policy.toml", "mountPath: /etc/oncegate")
+    left
 }

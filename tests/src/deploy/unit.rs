@@ -155,8 +155,10 @@ impl System<'_> {
         let line = said.lines().find(|line| line.starts_with('{')).with_context(|| said.clone())?;
         let found: serde_json::Value = serde_json::from_str(line)?;
         let checks = found["checks"].as_array().context("checks")?;
-        let walls: Vec<_> =
-            checks.iter().filter(|one| one["check"].as_str().is_some_and(|name| name.starts_with("isolation"))).collect();
+        let walls: Vec<_> = checks
+            .iter()
+            .filter(|one| one["check"].as_str().is_some_and(|name| name.starts_with("isolation")))
+            .collect();
         ensure!(walls.len() == 5 && walls.iter().all(|wall| wall["status"] == "ok"), "{walls:#?}");
         Ok(())
     }
