@@ -20,6 +20,8 @@ use podman::Podman;
 pub enum Told {
     /// It was done, and this is what was seen.
     Seen(Vec<String>),
+    /// The same, but for something that was not done, and why.
+    Partly(Vec<String>, String),
     /// This machine does not let us, and why.
     NotRun(String),
 }
@@ -45,13 +47,13 @@ impl Part {
         self != Part::Manifests
     }
 
-    fn run(self, podman: Option<&Podman>) -> Result<Told> {
+    fn run(self, podman: Result<&Podman, &String>) -> Result<Told> {
         match (self, podman) {
             (Part::Manifests, _) => manifests::run(),
-            (Part::Image, Some(podman)) => image::run(podman),
-            (Part::Kube, Some(podman)) => kube::run(podman),
-            (Part::Unit, Some(podman)) => unit::run(podman),
-            (_, None) => Ok(Told::NotRun("there is no Podman".to_owned())),
+            (Part::Image, Ok(podman)) => image::run(podman),
+            (Part::Kube, Ok(podman)) => kube::run(podman),
+            (Part::Unit, Ok(podman)) => unit::run(podman),
+            (_, Err(why)) => Ok(Told::NotRun(format!("containers cannot be run on this machine: {why}"))),
         }
     }
 }
@@ -61,30 +63,33 @@ impl Part {
 /// # Errors
 /// A part fails: a file does not do what its page says.
 pub fn run(parts: &[Part]) -> Result<bool> {
-    let mut podman = None;
+    let mut podman = Err("it was not asked for".to_owned());
     if parts.iter().any(|part| part.needs_podman()) {
         let started = Instant::now();
-        match Podman::start()? {
-            Ok(found) => podman = Some(found),
-            Err(why) => eprintln!("containers cannot be run on this machine: {why}"),
-        }
-        println!("podman      ready, {} s", started.elapsed().as_secs());
+        podman = Podman::start()?;
+        let state = if podman.is_ok() { "ready" } else { "NOT THERE" };
+        println!("podman      {state}, {} s", started.elapsed().as_secs());
     }
     let mut all = true;
     for part in parts {
         let started = Instant::now();
         let name = format!("{part:?}").to_lowercase();
-        match part.run(podman.as_ref()).map_err(|error| error.context(format!("the part `{name}`")))? {
-            Told::Seen(lines) => {
-                println!("{name:<11} ok, {} s", started.elapsed().as_secs());
-                for line in lines {
-                    println!("              {line}");
-                }
-            }
-            Told::NotRun(why) => {
-                all = false;
-                println!("{name:<11} NOT RUN: {why}");
-            }
+        let told = part.run(podman.as_ref()).map_err(|error| error.context(format!("the part `{name}`")))?;
+        let seconds = started.elapsed().as_secs();
+        let (lines, missing) = match told {
+            Told::Seen(lines) => (lines, None),
+            Told::Partly(lines, missing) => (lines, Some(missing)),
+            Told::NotRun(why) => (Vec::new(), Some(why)),
+        };
+        if !lines.is_empty() {
+            println!("{name:<11} ok, {seconds} s");
+        }
+        for line in lines {
+            println!("              {line}");
+        }
+        if let Some(why) = missing {
+            all = false;
+            println!("{name:<11} NOT RUN: {why}");
         }
     }
     Ok(all)
