@@ -6,6 +6,7 @@ pub mod image;
 pub mod kube;
 pub mod manifests;
 pub mod podman;
+pub mod restore;
 pub mod site;
 pub mod unit;
 
@@ -37,19 +38,22 @@ pub enum Part {
     Kube,
     /// The systemd unit: verify, and run under a systemd of its own
     Unit,
+    /// A database that is recovered to a point in time, and the hosts of its ledger
+    Restore,
 }
 
 impl Part {
     /// All of them.
-    pub const ALL: [Part; 4] = [Part::Manifests, Part::Image, Part::Kube, Part::Unit];
+    pub const ALL: [Part; 5] = [Part::Manifests, Part::Image, Part::Kube, Part::Unit, Part::Restore];
 
     fn needs_podman(self) -> bool {
-        self != Part::Manifests
+        !matches!(self, Part::Manifests | Part::Restore)
     }
 
     fn run(self, podman: Result<&Podman, &String>) -> Result<Told> {
         match (self, podman) {
             (Part::Manifests, _) => manifests::run(),
+            (Part::Restore, _) => restore::run(),
             (Part::Image, Ok(podman)) => image::run(podman),
             (Part::Kube, Ok(podman)) => kube::run(podman),
             (Part::Unit, Ok(podman)) => unit::run(podman),

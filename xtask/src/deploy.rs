@@ -10,7 +10,7 @@ use crate::guests::{Guests, root, run};
 /// Use the deployment files; says what was run and what this machine does not allow
 #[derive(clap::Args)]
 pub(crate) struct Deploy {
-    /// Parts (manifests, image, kube, unit), --require-all
+    /// Parts (manifests, image, kube, unit, restore), --require-all
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     rest: Vec<OsString>,
 }
