@@ -2,6 +2,7 @@
 //!
 //! What a machine does not let us do is not run, and is said to be not run; it is never a success.
 
+mod arguments;
 pub mod image;
 pub mod kube;
 pub mod manifests;

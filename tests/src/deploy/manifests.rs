@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Result, ensure};
 
-use super::Told;
+use super::{Told, arguments};
 use crate::harness::{Run, root};
 use crate::python;
 
@@ -39,7 +39,12 @@ pub(super) fn run() -> Result<Told> {
     seen.push(parts_mean_each_other(&python)?);
     refuses_a_mistake(&python, &validator)?;
     seen.push("a misspelled key and a misnamed volume are refused, so these can fail".to_owned());
-    Ok(Told::Seen(seen))
+    let (started, missing) = arguments::run(&FILES.map(|(name, _)| name))?;
+    seen.extend(started);
+    Ok(match missing {
+        Some(missing) => Told::Partly(seen, missing),
+        None => Told::Seen(seen),
+    })
 }
 
 fn validate(validator: &Path, version: &str, file: &Path) -> Result<Run> {
