@@ -11,6 +11,9 @@ use super::site::Site;
 use crate::harness::{self, Run, Running, root};
 
 const SERVES_WITHIN: Duration = Duration::from_secs(60);
+/// The public key of RFC 7517's example; nobody signs with it here.
+const KEYS: &str = r#"{"keys": [{"kty": "EC", "crv": "P-256", "kid": "1", "use": "sig", "alg": "ES256",
+    "x": "MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4", "y": "4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM"}]}"#;
 /// An option of these manifests that a program may not have yet, and what it says where it is known.
 const YOUNG: [(&str, &str); 2] = [("--metrics=", "--metrics"), ("--ledger=postgres:", "postgres:")];
 
@@ -51,7 +54,7 @@ fn start(site: &Site, arguments: &[String]) -> Result<()> {
     let home = tempfile::tempdir()?;
     let place = |name: &str| home.path().join(name);
     let (policy, _) = site.files(home.path(), &shown(&place("pay")))?;
-    fs::write(place("keys.json"), "{\"keys\": []}")?;
+    fs::write(place("keys.json"), KEYS)?;
     fs::write(place("database"), "a password")?;
     databases_authority(&place("database-ca.pem"))?;
     let ours = |argument: &String| {
