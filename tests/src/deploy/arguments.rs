@@ -14,8 +14,8 @@ const SERVES_WITHIN: Duration = Duration::from_secs(60);
 /// The public key of RFC 7517's example; nobody signs with it here.
 const KEYS: &str = r#"{"keys": [{"kty": "EC", "crv": "P-256", "kid": "1", "use": "sig", "alg": "ES256",
     "x": "MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4", "y": "4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM"}]}"#;
-/// An option of these manifests that a program may not have yet, and what it says where it is known.
-const YOUNG: [(&str, &str); 2] = [("--metrics=", "--metrics"), ("--ledger=postgres:", "postgres:")];
+/// Options of these manifests that a program may not have.
+const YOUNG: [&str; 1] = ["--metrics"];
 
 /// Starts the program with each manifest's arguments; what was seen, and what this program does not have.
 ///
@@ -47,7 +47,7 @@ fn arguments(manifest: &str) -> Vec<String> {
 
 fn lacking() -> Result<Vec<&'static str>> {
     let help = Run::of(Command::new(harness::program()?).args(["serve", "--help"]))?.stdout;
-    Ok(YOUNG.iter().filter(|(_, word)| !help.contains(word)).map(|(option, _)| *option).collect())
+    Ok(YOUNG.into_iter().filter(|option| !help.contains(option)).collect())
 }
 
 fn start(site: &Site, arguments: &[String]) -> Result<()> {

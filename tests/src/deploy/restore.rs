@@ -14,10 +14,6 @@ use crate::databases::archived::{Archived, PASSWORD};
 use crate::harness::{self, Run, TENANT};
 
 pub(super) fn run() -> Result<Told> {
-    let asked = Run::of(Command::new(harness::program()?).args(["--ledger", "postgres://h/d", "ledger", "list"]))?;
-    if asked.stderr.contains("no such kind of ledger") {
-        return Ok(Told::NotRun("this program has no --ledger postgres://".to_owned()));
-    }
     let (site, server) = (Site::near()?, Archived::start()?);
     let (one, other) = (Host::new(&site, &server)?, Host::new(&site, &server)?);
     one.done(&["ledger", "init"])?;
