@@ -93,11 +93,11 @@ pub(crate) fn owner(harness: &Harness) -> Running {
 /// The refund's own connection is the second one: the first asks the shop.
 fn points() -> [KillPoint; 4] {
     [
-        // The head marker and the dispatch are durable by the last sync before the connection.
-        KillPoint::after(Call::Fdatasync, 7),
+        // The dispatch is durable by the last sync before the connection.
+        KillPoint::after(Call::Fdatasync, 6),
         KillPoint::before(Call::Connect, 2),
         KillPoint::after(Call::Connect, 2),
-        KillPoint::before(Call::Fdatasync, 7),
+        KillPoint::before(Call::Fdatasync, 6),
     ]
 }
 

@@ -176,6 +176,13 @@ impl RedbLedger {
         }
     }
 
+    #[cfg(test)]
+    fn marked_durably(&self) {
+        if let Handle::Owner(_, reads) = self.handle() {
+            reads.marks().map(|marks| marks.wait()).transpose().unwrap();
+        }
+    }
+
     fn handle(&self) -> Handle {
         self.shared.mode().handle()
     }
@@ -185,12 +192,6 @@ impl RedbLedger {
             request = match (self.handle(), request) {
                 (Handle::Owner(queue, _), Request::Append { batch, .. }) => {
                     return queue.append(batch, Hurry::Now).await.map(Reply::Versions);
-                }
-                (Handle::Owner(_, reads), Request::Marked) => {
-                    let (reply, outcome) = tokio::sync::oneshot::channel();
-                    reads.when_marked(Box::new(move |marked| drop(reply.send(marked))));
-                    let closed = || Err(LedgerError::unavailable("it was closed"));
-                    return outcome.await.unwrap_or_else(|_| closed()).map(|()| Reply::Marked);
                 }
                 (Handle::Owner(queue, _), Request::Forget { streams }) => {
                     let (reply, outcome) = tokio::sync::oneshot::channel();

@@ -25,6 +25,8 @@ def ended(call, run):
 def asked(call, operation):
     field = text(b"reason") + b"\0" + text(b"x")
     return frame(13, struct.pack("<Q", call) + text(b"") + b"\1" + text(operation) + struct.pack("<I", 1) + field)
+def looks_up(call):
+    return frame(13, struct.pack("<Q", call) + text(b"") + b"\0" + text(b"get-return") + struct.pack("<I", 0))
 s.sendall(frame(11, struct.pack("<I??I", 7, True, True, 64)))
 buffer = b""
 while True:
@@ -89,8 +91,8 @@ fn it_costs_its_own_call_and_nothing_is_sent() {
         "s.close(); sys.exit(0)",
         "s.sendall(ended(call + 1, b'\\0' + struct.pack('<I', 0)))",
         "s.sendall(asked(call + 1, b'create-refund'))",
-        // So many that one comes before the one before it is answered.
-        "s.sendall(asked(call, b'get-return') * 200)",
+        // Each is answered after the provider was asked: the next one comes before.
+        "s.sendall(looks_up(call) * 200)",
         "s.sendall(ended(call, b'\\2' + text(b'policy')))",
         "s.sendall(ended(call, b'\\0' + struct.pack('<I', 2000000000)))",
     ] {

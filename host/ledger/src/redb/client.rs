@@ -334,9 +334,6 @@ fn answer_here(
             Ok(op) => queue.submit(op, Box::new(move |outcome| drop(reply.send(outcome.map(Reply::Versions))))),
             Err(error) => drop(reply.send(Err(error))),
         },
-        Request::Marked => {
-            reads.when_marked(Box::new(move |outcome| drop(reply.send(outcome.map(|()| Reply::Marked)))));
-        }
         Request::Forget { streams } => {
             queue.forget(streams, Box::new(move |outcome| drop(reply.send(outcome.map(Reply::Forgot)))));
         }

@@ -457,14 +457,14 @@ fn a_torn_marker_leaves_the_one_before() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("head");
     let mark = |seq| super::marker::Mark { ledger: [1; 16], seq, digest: sha256(&[seq as u8]) };
-    let (mut marker, none) = Marker::open(&path).unwrap();
-    assert_eq!(none, None);
+    let (marker, none) = Marker::open(&path).unwrap();
+    assert_eq!((none, marker.next_round()), (None, 1));
     for seq in 1..=3 {
-        marker.write(mark(seq)).unwrap();
+        marker.write(mark(seq), seq).unwrap();
         assert_eq!(Marker::open(&path).unwrap().1, Some(mark(seq)));
     }
     let mut bytes = std::fs::read(&path).unwrap();
-    bytes[512 + 20] ^= 1;
+    bytes[20] ^= 1;
     std::fs::write(&path, bytes).unwrap();
     assert_eq!(Marker::open(&path).unwrap().1, Some(mark(2)));
 }

@@ -78,6 +78,8 @@ async fn heads_and_lists_are_those_of_the_records_wherever_they_are_kept() {
         batch.extend((from.saturating_sub(20 * STEP)..from.saturating_sub(19 * STEP)).flat_map(later));
         ledger.append(batch.clone()).await.unwrap();
         truth.append(batch).await.unwrap();
+        // The tables follow what the marker durably names: within some 50 ms, here at once.
+        ledger.marked_durably();
         if from % (STEP * 5) == 0 {
             compare(&ledger, &truth, 0..from).await;
             compare(&reader, &truth, 0..from).await;

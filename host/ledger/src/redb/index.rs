@@ -137,12 +137,17 @@ impl Tail {
     /// How far the tables must be brought up to date by a commit that ends with this record, if they must;
     /// never past a record that the marker still has to name: the tail is where the next owner finds it.
     pub(super) fn due(&self, last: u64, unmarked: Option<u64>) -> Option<u64> {
-        if last.saturating_sub(self.indexed) <= TAIL_RECORDS_MAX {
+        if !self.is_long(last) {
             return None;
         }
         let until = last - TAIL_RECORDS_MAX / 2;
         let until = unmarked.map_or(until, |seq| until.min(seq - 1));
         (until > self.indexed).then_some(until)
+    }
+
+    /// Whether the tables are far behind this record.
+    pub(super) fn is_long(&self, last: u64) -> bool {
+        last.saturating_sub(self.indexed) > TAIL_RECORDS_MAX
     }
 
     /// The heads of streams that have not moved on since this record, together with those of the commit under

@@ -1,8 +1,8 @@
 //! The head marker: what the ledger must contain, kept outside it.
 //!
 //! A ledger that was emptied, or replaced by an older copy of itself, is a second effect. The marker
-//! names the last record whose dispatch was acknowledged. Two slots are written in turn, so that a
-//! torn write leaves the one before.
+//! names the last record whose dispatch was acknowledged. Slots are written in turn, one for all that is
+//! written between two syncs, so that a torn write leaves the one before.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -14,6 +14,8 @@ use crate::{LedgerError, sha256};
 
 const MAGIC: &[u8; 8] = b"OGHEAD1\n";
 const SLOT_BYTES: u64 = 512;
+/// One is durable, one is being synced, and one is being written.
+const SLOTS: u64 = 3;
 const BODY_BYTES: usize = 8 + 8 + 16 + 8 + 32;
 
 /// What the marker says.
@@ -29,7 +31,8 @@ pub(super) struct Mark {
 pub(super) struct Marker {
     file: File,
     path: PathBuf,
-    count: u64,
+    /// The round that was found in it.
+    found: u64,
 }
 
 pub(super) fn path(ledger: &Path) -> PathBuf {
@@ -45,10 +48,10 @@ impl Marker {
         if fresh {
             files::sync_directory(files::parent(path)).map_err(|error| failed(&error))?;
         }
-        let newest = (0..2).filter_map(|slot| read_slot(&file, slot)).max_by_key(|(count, _)| *count);
-        let count = newest.map_or(0, |(count, _)| count);
+        let newest = (0..SLOTS).filter_map(|slot| read_slot(&file, slot)).max_by_key(|(round, _)| *round);
+        let found = newest.map_or(0, |(round, _)| round);
         let mark = newest.map(|(_, mark)| mark);
-        Ok((Marker { file, path: path.to_owned(), count }, mark))
+        Ok((Marker { file, path: path.to_owned(), found }, mark))
     }
 
     /// Makes the marker of a new ledger; one that is there already is of another.
@@ -57,26 +60,38 @@ impl Marker {
             std::io::ErrorKind::AlreadyExists => LedgerError::Exists { at: path.display().to_string() },
             _ => LedgerError::io(format!("the head marker {}", path.display()), &error),
         })?;
-        Marker { file, path: path.to_owned(), count: 0 }.write(mark)
+        let marker = Marker { file, path: path.to_owned(), found: 0 };
+        marker.write(mark, marker.next_round())?;
+        marker.sync()
     }
 
-    /// Moves the marker, durable when this returns.
-    pub(super) fn write(&mut self, mark: Mark) -> Result<(), LedgerError> {
-        let count = self.count + 1;
+    /// The round of what is written first: its slot holds nothing that is needed.
+    pub(super) fn next_round(&self) -> u64 {
+        self.found + 1
+    }
+
+    /// Moves the marker, also for a reader in another process; durable only once it was synced. Each round has
+    /// a slot, and takes the one of three rounds before.
+    pub(super) fn write(&self, mark: Mark, round: u64) -> Result<(), LedgerError> {
         let mut slot = Vec::with_capacity(BODY_BYTES + 32);
         slot.extend(MAGIC);
-        slot.extend(count.to_be_bytes());
+        slot.extend(round.to_be_bytes());
         slot.extend(mark.ledger);
         slot.extend(mark.seq.to_be_bytes());
         slot.extend(mark.digest);
         let check = sha256(&slot);
         slot.extend(check);
-        let written = self.file.write_all_at(&slot, (count % 2) * SLOT_BYTES);
-        written
-            .and_then(|()| self.file.sync_data())
-            .map_err(|error| LedgerError::io(format!("the head marker {}", self.path.display()), &error))?;
-        self.count = count;
-        Ok(())
+        let written = self.file.write_all_at(&slot, (round % SLOTS) * SLOT_BYTES);
+        written.map_err(|error| self.failed(&error))
+    }
+
+    /// Makes what was written durable.
+    pub(super) fn sync(&self) -> Result<(), LedgerError> {
+        self.file.sync_data().map_err(|error| self.failed(&error))
+    }
+
+    fn failed(&self, error: &std::io::Error) -> LedgerError {
+        LedgerError::io(format!("the head marker {}", self.path.display()), error)
     }
 }
 
@@ -91,9 +106,9 @@ fn read_slot(file: &File, slot: u64) -> Option<(u64, Mark)> {
     if from.take(MAGIC.len()).ok()? != MAGIC {
         return None;
     }
-    let count = u64::from_be_bytes(from.array().ok()?);
+    let round = u64::from_be_bytes(from.array().ok()?);
     let ledger = from.array().ok()?;
     let seq = u64::from_be_bytes(from.array().ok()?);
     let digest = from.array().ok()?;
-    Some((count, Mark { ledger, seq, digest }))
+    Some((round, Mark { ledger, seq, digest }))
 }

@@ -1,67 +1,105 @@
-//! The thread that moves the head marker, right behind the commits.
+//! Who moves the head marker, right behind the commits, and the thread that makes it durable.
 //!
-//! An append is acknowledged when its commit is durable; the marker is written and synced meanwhile, several
-//! commits at once where they come faster. Nothing may leave on the strength of an append before
-//! [`Marks::when_marked`] has said that the marker names it.
+//! The marker is *written* before an append is acknowledged, and synced within [`SYNC_WITHIN`]. It is there for
+//! whoever opens a ledger that was put back: a process that ends loses nothing of what it wrote. A machine that
+//! loses its power may lose the marks of that time, and then has the ledger itself, which never lags behind them;
+//! only a copy of the ledger from those very milliseconds, put back before the ledger was opened again, would pass.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::marker::Mark;
+use super::marker::{Mark, Marker};
 use crate::LedgerError;
 
+/// How long a mark may be written and not durable: it costs a busy disk one sync in some hundred.
+const SYNC_WITHIN: Duration = Duration::from_millis(50);
 /// How often a marker that could not be written is tried again.
 const RETRY_EVERY: Duration = Duration::from_millis(500);
 
-/// Told whether the marker names what was asked for.
-pub(super) type Reply = Box<dyn FnOnce(Result<(), LedgerError>) + Send>;
-/// Writes the marker; durable when it returns.
-type Write = Box<dyn FnMut(Mark) -> Result<(), LedgerError> + Send>;
+/// A marker's file, as far as it is needed here.
+trait Slots: Send + Sync {
+    fn write(&self, mark: Mark, round: u64) -> Result<(), LedgerError>;
+    fn sync(&self) -> Result<(), LedgerError>;
+}
 
-/// Where marks are asked for, and waited for.
+impl Slots for Marker {
+    fn write(&self, mark: Mark, round: u64) -> Result<(), LedgerError> {
+        Marker::write(self, mark, round)
+    }
+
+    fn sync(&self) -> Result<(), LedgerError> {
+        Marker::sync(self)
+    }
+}
+
+/// Where marks are made.
 #[derive(Clone)]
 pub(super) struct Marks {
     shared: Arc<Shared>,
 }
 
-/// The thread; dropping it writes what was asked for, and ends.
+/// The thread; dropping it makes the marker durable, and ends.
 pub(super) struct Marking {
     marks: Marks,
     thread: Option<JoinHandle<()>>,
 }
 
-#[derive(Default)]
 struct Shared {
+    slots: Box<dyn Slots>,
     state: Mutex<State>,
-    changed: Condvar,
+    /// For the thread: there is something to make durable, or it is wanted at once.
+    due: Condvar,
+    /// For those who wait until something is written, or durable.
+    settled: Condvar,
 }
 
-#[derive(Default)]
 struct State {
-    /// The newest mark that was asked for, how many were, and how many of them are written.
-    wanted: Option<Mark>,
-    asked: u64,
-    written: u64,
-    /// The record that the marker names.
+    /// The newest mark that was asked for, as long as it is not written.
+    owed: Option<Mark>,
+    /// The last that was written.
+    last: Option<Mark>,
+    /// Which slot is written next: one for all that is written between two syncs.
+    round: u64,
+    /// Somebody writes into that slot.
+    writing: bool,
+    /// The last sync failed: until one succeeds no slot is given up.
+    unsure: bool,
+    /// The record that the marker names, and the first one that it does not name durably yet and must.
     named: u64,
-    /// The first record that was asked for and is not named yet.
-    unmarked: Option<u64>,
+    unsynced: Option<u64>,
     /// Why the last try failed; none once one succeeded.
     failed: Option<LedgerError>,
-    waiting: Vec<(u64, Reply)>,
+    /// Somebody waits until it is durable, or it is over.
+    hurry: bool,
     stopping: bool,
 }
 
 impl Marking {
     /// `named` is the record that the marker names now.
-    pub(super) fn start(named: u64, write: Write) -> Result<Marking, LedgerError> {
-        let marks = Marks { shared: Arc::default() };
-        marks.shared.state().named = named;
-        let shared = Arc::clone(&marks.shared);
+    pub(super) fn start(named: u64, marker: Marker) -> Result<Marking, LedgerError> {
+        let round = marker.next_round();
+        Marking::over(named, round, Box::new(marker))
+    }
+
+    fn over(named: u64, round: u64, slots: Box<dyn Slots>) -> Result<Marking, LedgerError> {
+        let state = State {
+            owed: None,
+            last: None,
+            round,
+            writing: false,
+            unsure: false,
+            named,
+            unsynced: None,
+            failed: None,
+            hurry: false,
+            stopping: false,
+        };
+        let shared = Arc::new(Shared { slots, state: Mutex::new(state), due: Condvar::new(), settled: Condvar::new() });
+        let marks = Marks { shared: Arc::clone(&shared) };
         let thread = std::thread::Builder::new()
             .name("oncegate-ledger-marker".to_owned())
-            .spawn(move || shared.run(write))
+            .spawn(move || shared.run())
             .map_err(|error| LedgerError::io("starting the marker's thread", &error))?;
         Ok(Marking { marks, thread: Some(thread) })
     }
@@ -74,7 +112,7 @@ impl Marking {
 impl Drop for Marking {
     fn drop(&mut self) {
         self.marks.shared.state().stopping = true;
-        self.marks.shared.changed.notify_all();
+        self.marks.shared.due.notify_one();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -82,37 +120,41 @@ impl Drop for Marking {
 }
 
 impl Marks {
-    /// Asks for the marker to name a record that is durable.
-    pub(super) fn want(&self, mark: Mark) {
+    /// Makes the marker name a record that is durable. What becomes of it is asked with [`Marks::marked`].
+    pub(super) fn mark(&self, mark: Mark) {
         let mut state = self.shared.state();
-        state.unmarked.get_or_insert(mark.seq);
-        state.wanted = Some(mark);
-        state.asked += 1;
-        drop(state);
-        self.shared.changed.notify_all();
+        let first = state.unsynced.is_none();
+        state.unsynced.get_or_insert(mark.seq);
+        state.owed = Some(mark);
+        self.shared.write_owed(state);
+        if first {
+            self.shared.due.notify_one();
+        }
     }
 
-    /// Replies when the marker names everything that was asked for before, or cannot.
-    pub(super) fn when_marked(&self, reply: Reply) {
-        let mut state = self.shared.state();
-        let answer = match &state.failed {
-            _ if state.written == state.asked => Ok(()),
-            Some(why) => Err(why.clone()),
-            None if state.stopping => Err(closed()),
-            None => {
-                let asked = state.asked;
-                return state.waiting.push((asked, reply));
-            }
-        };
-        drop(state);
-        reply(answer);
+    /// Whether the marker names every record that it was to name.
+    ///
+    /// # Errors
+    /// Why it does not.
+    pub(super) fn marked(&self) -> Result<(), LedgerError> {
+        self.failing().map_or(Ok(()), Err)
     }
 
-    /// As [`Marks::when_marked`], waiting.
+    /// Waits until what it names is durable.
     pub(super) fn wait(&self) -> Result<(), LedgerError> {
-        let (reply, answer) = std::sync::mpsc::channel();
-        self.when_marked(Box::new(move |outcome| drop(reply.send(outcome))));
-        answer.recv().unwrap_or_else(|_| Err(closed()))
+        self.hurry();
+        let state = self.shared.state();
+        let open = |state: &mut State| state.unsynced.is_some() && state.failed.is_none();
+        let state = self.shared.settled.wait_while(state, open).unwrap_or_else(PoisonError::into_inner);
+        state.failed.clone().map_or(Ok(()), Err)
+    }
+
+    /// Makes it durable soon, without waiting.
+    pub(super) fn hurry(&self) {
+        let mut state = self.shared.state();
+        state.hurry = state.unsynced.is_some();
+        drop(state);
+        self.shared.due.notify_one();
     }
 
     /// Why the marker cannot be moved now: what needs it is refused.
@@ -125,14 +167,10 @@ impl Marks {
         self.shared.state().named
     }
 
-    /// The first record that it does not name yet and must.
+    /// The first record that it does not durably name yet and must.
     pub(super) fn unmarked(&self) -> Option<u64> {
-        self.shared.state().unmarked
+        self.shared.state().unsynced
     }
-}
-
-fn closed() -> LedgerError {
-    LedgerError::unavailable("it was closed")
 }
 
 impl Shared {
@@ -140,136 +178,90 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn run(&self, mut write: Write) {
-        while let Some((mark, asked)) = self.next() {
-            let outcome = write(mark);
-            if let Err(error) = &outcome {
-                tracing::error!(%error, "the head marker could not be moved; nothing is sent until it can");
-            }
-            self.written(mark, asked, &outcome);
-            if outcome.is_err() && self.state().stopping {
-                break;
-            }
+    /// Writes the newest mark that is owed; one at a time, and never into a slot that is being synced.
+    fn write_owed(&self, state: MutexGuard<'_, State>) {
+        let mut state = self.when_unwritten(state);
+        let Some(mark) = state.owed.take() else { return };
+        state.writing = true;
+        let round = state.round;
+        drop(state);
+        let outcome = self.slots.write(mark, round);
+        let mut state = self.state();
+        state.writing = false;
+        match outcome {
+            Ok(()) => (state.named, state.last, state.failed) = (mark.seq, Some(mark), None),
+            Err(why) => state.fails(mark, why),
         }
-        let left = std::mem::take(&mut self.state().waiting);
-        left.into_iter().for_each(|(_, reply)| reply(Err(closed())));
+        drop(state);
+        self.settled.notify_all();
     }
 
-    /// Waits for a mark to write, and after a failure a while; none when it is stopping and all are written.
-    fn next(&self) -> Option<(Mark, u64)> {
-        let mut state = self.state();
+    fn when_unwritten<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        self.settled.wait_while(state, |state| state.writing).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self) {
+        while let Some(state) = self.next() {
+            let stopping = state.stopping;
+            self.write_owed(state);
+            self.sync();
+            if stopping && self.state().failed.is_some() {
+                return;
+            }
+        }
+    }
+
+    /// Waits until there is something to make durable, and after a failure a while; none when it is stopping and
+    /// nothing is left.
+    fn next(&self) -> Option<MutexGuard<'_, State>> {
+        let idle = |state: &mut State| state.unsynced.is_none() && !state.stopping;
+        let state = self.due.wait_while(self.state(), idle).unwrap_or_else(PoisonError::into_inner);
+        let (failed, pause) = match &state.failed {
+            Some(_) => (true, RETRY_EVERY),
+            None => (false, SYNC_WITHIN),
+        };
+        let unhurried = |state: &mut State| !state.stopping && (failed || !state.hurry);
+        let waited = self.due.wait_timeout_while(state, pause, unhurried);
+        let state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        state.unsynced.is_some().then_some(state)
+    }
+
+    /// Makes what was written durable. What is written meanwhile takes another slot.
+    fn sync(&self) {
+        let mut state = self.when_unwritten(self.state());
         if state.failed.is_some() {
-            let waited = self.changed.wait_timeout_while(state, RETRY_EVERY, |state| !state.stopping);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            return;
         }
-        let idle = |state: &mut State| state.wanted.is_none() && !state.stopping;
-        let mut state = self.changed.wait_while(state, idle).unwrap_or_else(PoisonError::into_inner);
-        Some((state.wanted.take()?, state.asked))
-    }
-
-    fn written(&self, mark: Mark, asked: u64, outcome: &Result<(), LedgerError>) {
+        let named = state.named;
+        state.round += u64::from(!state.unsure);
+        drop(state);
+        let outcome = self.slots.sync();
         let mut state = self.state();
-        let told = match outcome {
+        match outcome {
             Ok(()) => {
-                (state.written, state.named) = (asked, mark.seq);
-                state.unmarked = state.wanted.map(|_| mark.seq + 1);
-                state.failed = None;
-                let (told, waiting) = std::mem::take(&mut state.waiting).into_iter().partition(|(at, _)| *at <= asked);
-                state.waiting = waiting;
-                told
+                state.round += u64::from(std::mem::take(&mut state.unsure));
+                state.unsynced = (state.named > named || state.owed.is_some()).then_some(named + 1);
+                state.hurry &= state.unsynced.is_some();
             }
             Err(why) => {
-                state.failed = Some(why.clone());
-                state.wanted.get_or_insert(mark);
-                std::mem::take(&mut state.waiting)
+                state.unsure = true;
+                // What was written may be gone: it is written again.
+                if let Some(last) = state.last {
+                    state.fails(last, why);
+                }
             }
-        };
-        drop(state);
-        told.into_iter().for_each(|(_, reply): (u64, Reply)| reply(outcome.clone()));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::mpsc::{Receiver, Sender, channel};
-
-    use super::*;
-
-    const PATIENCE: Duration = Duration::from_secs(10);
-
-    fn mark(seq: u64) -> Mark {
-        Mark { ledger: [1; 16], seq, digest: [seq as u8; 32] }
-    }
-
-    /// A marker whose writes wait for an outcome each, and are told.
-    fn slow() -> (Marking, Sender<Result<(), LedgerError>>, Receiver<u64>) {
-        let (outcomes, next) = channel::<Result<(), LedgerError>>();
-        let (told, written) = channel();
-        let write = move |mark: Mark| {
-            told.send(mark.seq).unwrap();
-            next.recv().unwrap()
-        };
-        (Marking::start(0, Box::new(write)).unwrap(), outcomes, written)
-    }
-
-    fn ask(marking: &Marking) -> Receiver<Result<(), LedgerError>> {
-        let (reply, answer) = channel();
-        marking.marks().when_marked(Box::new(move |outcome| drop(reply.send(outcome))));
-        answer
-    }
-
-    #[test]
-    fn nobody_hears_of_a_mark_before_it_is_written() {
-        let (marking, outcomes, written) = slow();
-        assert_eq!(ask(&marking).recv().unwrap(), Ok(()), "nothing was asked for");
-        marking.marks().want(mark(1));
-        let answer = ask(&marking);
-        assert_eq!(written.recv_timeout(PATIENCE).unwrap(), 1);
-        assert!(answer.try_recv().is_err() && marking.marks().unmarked() == Some(1));
-        outcomes.send(Ok(())).unwrap();
-        assert_eq!(answer.recv_timeout(PATIENCE).unwrap(), Ok(()));
-        assert_eq!(marking.marks().unmarked(), None);
-    }
-
-    #[test]
-    fn marks_that_come_while_one_is_written_share_the_next() {
-        let (marking, outcomes, written) = slow();
-        marking.marks().want(mark(1));
-        assert_eq!(written.recv_timeout(PATIENCE).unwrap(), 1);
-        (2..=9).for_each(|seq| marking.marks().want(mark(seq)));
-        let answer = ask(&marking);
-        outcomes.send(Ok(())).unwrap();
-        assert_eq!(written.recv_timeout(PATIENCE).unwrap(), 9);
-        assert!(answer.try_recv().is_err() && marking.marks().unmarked() == Some(2));
-        outcomes.send(Ok(())).unwrap();
-        assert_eq!(answer.recv_timeout(PATIENCE).unwrap(), Ok(()));
-    }
-
-    #[test]
-    fn a_failure_refuses_until_the_marker_is_written() {
-        let (marking, outcomes, written) = slow();
-        marking.marks().want(mark(1));
-        let answer = ask(&marking);
-        let full = LedgerError::Full { why: "no space".to_owned() };
-        outcomes.send(Err(full.clone())).unwrap();
-        assert_eq!(answer.recv_timeout(PATIENCE).unwrap(), Err(full.clone()));
-        assert_eq!(marking.marks().failing(), Some(full.clone()));
-        assert_eq!(ask(&marking).recv_timeout(PATIENCE).unwrap(), Err(full));
-        // It is tried again, with nobody asking.
-        assert_eq!((written.recv_timeout(PATIENCE).unwrap(), written.recv_timeout(PATIENCE).unwrap()), (1, 1));
-        outcomes.send(Ok(())).unwrap();
-        while marking.marks().failing().is_some() {
-            std::thread::sleep(Duration::from_millis(1));
         }
-        assert_eq!(ask(&marking).recv_timeout(PATIENCE).unwrap(), Ok(()));
-    }
-
-    #[test]
-    fn what_was_asked_for_is_written_before_the_end() {
-        let (marking, outcomes, written) = slow();
-        marking.marks().want(mark(7));
-        outcomes.send(Ok(())).unwrap();
-        drop(marking);
-        assert_eq!(written.try_recv().unwrap(), 7);
+        drop(state);
+        self.settled.notify_all();
     }
 }
+
+impl State {
+    fn fails(&mut self, mark: Mark, why: LedgerError) {
+        tracing::error!(error = %why, "the head marker could not be moved; nothing is sent until it can");
+        self.owed.get_or_insert(mark);
+        self.failed = Some(why);
+    }
+}
+#[cfg(test)]
+mod tests;

@@ -45,7 +45,7 @@ pub(crate) enum Request {
     Forget {
         streams: Vec<StreamId>,
     },
-    /// Waits until the head marker names all that was acknowledged before; answered by [`Reply::Marked`].
+    /// Whether the head marker names all that was acknowledged before; answered by [`Reply::Marked`].
     Marked,
 }
 

@@ -9,7 +9,7 @@ use redb::{ReadTransaction, ReadableDatabase, ReadableTable, TableDefinition};
 
 use super::foreign::Foreign;
 use super::index::{self, Known, Tail};
-use super::marks::{self, Marks};
+use super::marks::Marks;
 use super::protocol::{Reply, Request};
 use super::segments::Segments;
 use crate::commit::Head;
@@ -126,16 +126,9 @@ impl Reads {
         *self.opened.write().unwrap_or_else(PoisonError::into_inner) = Some(opened);
     }
 
-    /// Replies when the marker names all that was acknowledged before, or cannot.
-    pub(super) fn when_marked(&self, reply: marks::Reply) {
-        let marks = {
-            let opened = self.opened.read().unwrap_or_else(PoisonError::into_inner);
-            opened.as_ref().and_then(|opened| opened.marks.clone())
-        };
-        match marks {
-            Some(marks) => marks.when_marked(reply),
-            None => reply(Err(being_opened())),
-        }
+    #[cfg(test)]
+    pub(super) fn marks(&self) -> Option<Marks> {
+        self.opened.read().unwrap().as_ref().and_then(|opened| opened.marks.clone())
     }
 
     /// Answers anything but an append.
@@ -145,6 +138,10 @@ impl Reads {
         }
         let opened = self.opened.read().unwrap_or_else(PoisonError::into_inner);
         let Some(opened) = &*opened else { return Err(being_opened()) };
+        if matches!(request, Request::Marked) {
+            let marks = opened.marks.as_ref();
+            return marks.ok_or_else(being_opened)?.marked().map(|()| Reply::Marked);
+        }
         undamaged(|| opened.answer(request))
     }
 

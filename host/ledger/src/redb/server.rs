@@ -179,13 +179,6 @@ impl Inner {
                     Err(error) => Err(error),
                 }
             }
-            Request::Marked => {
-                let replies = replies.clone();
-                let reply = move |outcome: Result<(), LedgerError>| {
-                    drop(replies.send((number, outcome.map(|()| Reply::Marked))));
-                };
-                return self.reads.when_marked(Box::new(reply));
-            }
             Request::Forget { streams } => {
                 let replies = replies.clone();
                 let reply = move |outcome: Result<Forgot, LedgerError>| {

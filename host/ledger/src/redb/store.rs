@@ -149,12 +149,12 @@ impl Store {
                 None => migrate(&database)?,
             };
             let (tail, owed) = read_tail(&database, &known)?;
-            let (mut marker, mark) = Marker::open(&place.marker)?;
+            let (marker, mark) = Marker::open(&place.marker)?;
             let named = mark.map_or(0, |mark| mark.seq);
             let store = Store {
                 database: Arc::new(database),
                 writer: segments::Writer::new(place.segments.clone()),
-                marking: Marking::start(named, Box::new(move |mark| marker.write(mark)))?,
+                marking: Marking::start(named, marker)?,
                 at: place.at.clone(),
                 file: place.file.clone(),
                 meta,
@@ -188,7 +188,7 @@ impl Store {
     }
 
     pub(super) fn mark(&self, seq: u64, digest: [u8; 32]) {
-        self.marks().want(Mark { ledger: self.meta.id, seq, digest });
+        self.marks().mark(Mark { ledger: self.meta.id, seq, digest });
     }
 
     pub(super) fn marks(&self) -> &Marks {
@@ -277,7 +277,11 @@ impl Store {
         let Some((last, _)) = accepted.last else { return Ok(None) };
         let due = {
             let tail = self.tail.read().unwrap_or_else(PoisonError::into_inner);
-            let until = tail.due(last, self.marks().unmarked());
+            let unmarked = self.marks().unmarked();
+            if tail.is_long(last) && unmarked.is_some() {
+                self.marks().hurry();
+            }
+            let until = tail.due(last, unmarked);
             until.map(|until| (until, tail.heads_until(until, &accepted.heads)))
         };
         let Some((until, heads)) = due else { return Ok(None) };
