@@ -57,6 +57,7 @@ mod sequence;
 mod serve;
 mod settling;
 mod signers;
+mod telemetry;
 mod tidy;
 mod triggers;
 mod two_step;

@@ -188,6 +188,14 @@ pub(crate) struct Serve {
     /// With --keys: the claim that names the permit, which a token then must have
     #[arg(long, value_name = "CLAIM")]
     pub(crate) permit_claim: Option<String>,
+    /// Serve figures for Prometheus, health and readiness at http://ADDR/metrics, /healthz and /readyz; a port alone is
+    /// one of 127.0.0.1
+    #[arg(long, value_name = "ADDR|PORT", value_parser = crate::telemetry::address)]
+    pub(crate) metrics: Option<SocketAddr>,
+    /// Send traces and metrics to an OpenTelemetry collector: OTLP over HTTP, at URL/v1/traces and URL/v1/metrics
+    /// [default: none, or what OTEL_EXPORTER_OTLP_ENDPOINT says]
+    #[arg(long, value_name = "URL")]
+    pub(crate) otlp: Option<String>,
     /// How long a call may take before a client that takes tasks is given one instead of an answer
     #[arg(long, value_name = "DURATION", value_parser = every, default_value = "2s")]
     pub(crate) task_after: std::time::Duration,

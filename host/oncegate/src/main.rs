@@ -10,6 +10,7 @@ mod panics;
 mod print;
 mod registry;
 mod serve;
+mod telemetry;
 
 use std::process::ExitCode;
 
@@ -18,6 +19,10 @@ use clap::Parser;
 use args::{Args, Command, Isolation};
 use exit::Exit;
 use oncegate_sandbox::isolation;
+use telemetry::{Spans, Telemetry};
+use tracing_subscriber::Layer;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 fn main() -> ExitCode {
     let mut args = Args::parse();
@@ -26,7 +31,11 @@ fn main() -> ExitCode {
         return exit;
     }
     panics::install();
-    log_to_stderr(args.global.verbose);
+    let telemetry = match Telemetry::of(&args.command) {
+        Ok(telemetry) => telemetry,
+        Err(error) => return exit::report(&error),
+    };
+    log_to_stderr(args.global.verbose, telemetry.spans());
     #[cfg(target_os = "linux")]
     if let Err(error) = isolation::harden(is_private(&args.command)) {
         tracing::warn!(%error, "this process cannot give up what it does not need");
@@ -38,7 +47,7 @@ fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return exit::report(&anyhow::Error::new(error).context("the program cannot start")),
     };
-    match runtime.block_on(run(args)) {
+    match runtime.block_on(run(args, telemetry)) {
         Ok(exit) => exit.into(),
         Err(error) => exit::report(&error),
     }
@@ -55,11 +64,11 @@ fn runtime(args: &Args) -> tokio::runtime::Builder {
     }
 }
 
-async fn run(args: Args) -> anyhow::Result<Exit> {
+async fn run(args: Args, telemetry: Telemetry) -> anyhow::Result<Exit> {
     let home = home::Home::new(args.global)?;
     match args.command {
         Command::Call(args) => commands::call::run(&home, args).await,
-        Command::Serve(args) => serve::run(&home, args).await,
+        Command::Serve(args) => serve::run(&home, args, telemetry).await,
         Command::Token(args) => commands::token::run(&home, args),
         Command::Inspect(args) => commands::inspect::run(&home, &args).await,
         Command::Keygen(args) => commands::sign::keygen(&home, &args),
@@ -103,8 +112,9 @@ fn is_private(command: &Command) -> bool {
     !matches!(command, Command::Pack(_) | Command::Man { .. } | Command::Policy(_))
 }
 
-/// Warnings by default; `-v` adds what happened, `-vv` how.
-fn log_to_stderr(verbose: u8) {
+/// Warnings by default; `-v` adds what happened, `-vv` how. Spans of calls go where they were asked for, and nothing
+/// that is logged goes there.
+fn log_to_stderr(verbose: u8, spans: Option<Spans>) {
     let level = match verbose {
         0 => tracing::Level::WARN,
         1 => tracing::Level::INFO,
@@ -115,13 +125,14 @@ fn log_to_stderr(verbose: u8) {
         .add_directive(directive("oncegate", level))
         .add_directive(directive("oncegate_sandbox", level))
         .add_directive(directive("oncegate_ledger", level));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let logs = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(print::colours(&std::io::stderr()))
         .with_target(false)
         .compact()
-        .init();
+        .with_filter(filter);
+    let spans = spans.map(|spans| spans.with_filter(telemetry::spans_alone()));
+    tracing_subscriber::registry().with(logs).with(spans).init();
 }
 
 fn directive(target: &str, level: tracing::Level) -> tracing_subscriber::filter::Directive {

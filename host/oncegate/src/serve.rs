@@ -11,6 +11,7 @@ mod elicit;
 mod http;
 mod lines;
 mod logs;
+mod measured;
 mod oauth;
 mod policy_file;
 mod server;
@@ -23,6 +24,7 @@ pub(crate) mod tokens;
 mod tools;
 mod turns;
 mod waiting;
+mod watched;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,6 +37,7 @@ use crate::args::Serve;
 use crate::commands::call;
 use crate::exit::{Exit, usage};
 use crate::home::Home;
+use crate::telemetry::{Board, Telemetry};
 use catalog::{Naming, Shelf};
 use elicit::Elicitation;
 use facts::Facts;
@@ -50,7 +53,8 @@ const SESSION_IDLE: Duration = Duration::from_secs(600);
 /// Over and above `answer-within`, what an answer takes to be written.
 const ANSWER_SLACK: Duration = Duration::from_secs(1);
 
-pub(crate) async fn run(home: &Home, args: Serve) -> anyhow::Result<Exit> {
+pub(crate) async fn run(home: &Home, args: Serve, telemetry: Telemetry) -> anyhow::Result<Exit> {
+    let watched = telemetry.start()?;
     let facts = call::context(&args.context)?;
     let runners = home.runners()?;
     let ledger = home.ledger().await.map_err(|error| format!("{error:#}"));
@@ -71,7 +75,8 @@ pub(crate) async fn run(home: &Home, args: Serve) -> anyhow::Result<Exit> {
         tracing::warn!("there is no tool to serve yet");
     }
     let shared = Arc::new(Shared::new(catalog, facts, elicitation, args.task_after));
-    tokio::spawn(look(Arc::clone(&shared), shelf, policy_file));
+    watched::begin(&shared, watched.board());
+    tokio::spawn(look(Arc::clone(&shared), shelf, policy_file, Arc::clone(watched.board())));
     tokio::spawn(end(Arc::clone(&shared)));
     let settling = tokio::spawn(settle(Arc::clone(&shared)));
     let dropping = Arc::clone(&shared);
@@ -88,6 +93,7 @@ pub(crate) async fn run(home: &Home, args: Serve) -> anyhow::Result<Exit> {
     shared.waiting.stop_all();
     finish(&sandbox).await;
     shared.tasks.finish().await;
+    watched.finish().await;
     served.map(|()| Exit::Ok)
 }
 
@@ -135,7 +141,7 @@ fn check(policy: &Policy, facts: &Facts) -> anyhow::Result<()> {
 }
 
 /// Serves what changes in folders and in the policy.
-async fn look(shared: Arc<Shared>, mut shelf: Shelf, mut file: PolicyFile) {
+async fn look(shared: Arc<Shared>, mut shelf: Shelf, mut file: PolicyFile, board: Arc<Board>) {
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
         // Compiling takes a second or more.
@@ -150,6 +156,7 @@ async fn look(shared: Arc<Shared>, mut shelf: Shelf, mut file: PolicyFile) {
             return;
         };
         (shelf, file) = (shelf_back, file_back);
+        board.policy_is_refused(file.is_refused());
         let tells = other_tools.is_some();
         let Some(catalog) = other_tools.or(under) else { continue };
         let same = catalog.shows_the_same_as(&shared.catalog());

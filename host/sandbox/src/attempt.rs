@@ -16,6 +16,7 @@ use oncegate_ledger::state::{Effect, StateTag};
 use oncegate_ledger::{Append, Dispatch, Effects, EffectsError, Ended, Event, LedgerError, StreamId};
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
+use tracing::Instrument;
 
 use crate::credential::Credential;
 use crate::echo::Watch;
@@ -23,6 +24,7 @@ use crate::egress::Route;
 use crate::host::{Book, Host};
 use crate::http::{self, End, Exchange, NotSent, Witness};
 use crate::lookup;
+use crate::meter::{self, ProviderEnd, spans};
 use crate::settle;
 
 pub(crate) use draft::{
@@ -82,6 +84,7 @@ pub(crate) async fn run(host: Arc<Host>, draft: Draft) -> Result<Option<Ran>, At
     let Draft { key, row, dispatch, also, request, secret, route, send_until } = draft;
     let Dispatch { attempt, host: me, component, .. } = dispatch;
     let running = host.mark_running(attempt);
+    let _counted = host.meter.attempt();
     // The row was read before the gates were asked: the commit is made on it as it was then, or not at all.
     let event = Event::Dispatched(Box::new(dispatch));
     let row = match book.effects.advance(key, row.as_ref(), event, also).await {
@@ -93,6 +96,9 @@ pub(crate) async fn run(host: Arc<Host>, draft: Draft) -> Result<Option<Ran>, At
     let (effect, told) = sending.send_and_record(&host, book, row).await?;
     drop(running);
     let ran = sending.judge(&host, book, effect, told).await?;
+    if ran.effect.frozen {
+        host.meter.saw_frozen(key);
+    }
     if settle::wants_confirmation(&ran.effect) {
         host.tasks.spawn(settle::confirm(Arc::clone(&host), key, component));
     }
@@ -107,10 +113,23 @@ impl Sending {
         book: &Book,
         row: Effect,
     ) -> Result<(Effect, Option<own::Told>), AttemptError> {
-        let mut keeper = Keeper { host, book, sending: self, row, echo: None };
-        let sent = self.send(&mut keeper).await;
+        let mut keeper = Keeper { host, book, sending: self, row, echo: None, sends_since: None };
+        let sent = self.measured(&mut keeper).await;
         let Keeper { row, echo, .. } = keeper;
         record(host, book, self, row, sent, echo).await
+    }
+
+    /// As [`Sending::send`], which is counted.
+    async fn measured(&self, keeper: &mut Keeper<'_>) -> Result<Exchange, NotSent> {
+        let meter = Arc::clone(&keeper.host.meter);
+        let operation = keeper.row.dispatch.as_ref().map(|dispatch| dispatch.operation.clone()).unwrap_or_default();
+        let span = spans::send(&operation, Some(&self.request.method), &self.request.url);
+        let sent = self.send(keeper).instrument(span.clone()).await;
+        let end = sent.as_ref().map_or(ProviderEnd::NotSent, ProviderEnd::of);
+        let took = keeper.sends_since.filter(|_| end != ProviderEnd::NotSent).map(|since| since.elapsed());
+        spans::sent(&span, end, sent.as_ref().ok().and_then(Exchange::status));
+        meter.provider(meter::Asked::Effect, &operation, end, took);
+        sent
     }
 
     async fn send(&self, keeper: &mut Keeper<'_>) -> Result<Exchange, NotSent> {
@@ -150,6 +169,8 @@ struct Keeper<'a> {
     row: Effect,
     /// Looks for the credential in what arrives in pieces.
     echo: Option<Watch>,
+    /// When the first byte could leave.
+    sends_since: Option<Instant>,
 }
 
 impl Keeper<'_> {
@@ -185,6 +206,7 @@ impl Witness for Keeper<'_> {
         if Instant::now() >= self.sending.send_until {
             return Err("too long after the dispatch was committed".to_owned());
         }
+        self.sends_since = Some(Instant::now());
         Ok(())
     }
 

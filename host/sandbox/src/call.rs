@@ -33,6 +33,8 @@ pub(crate) struct Call {
     pub(crate) plan: PlanSource,
     /// Whether its guest computes now.
     pub(crate) turn: Turn,
+    /// What its effects and lookups belong to, for whoever listens to spans.
+    pub(crate) span: tracing::Span,
     client_key: OnceLock<Used>,
     progress: Mutex<Progress>,
 }
@@ -98,7 +100,8 @@ impl Call {
         plan: PlanSource,
     ) -> Arc<Self> {
         let (turn, client_key, progress) = (Turn::default(), OnceLock::new(), Mutex::default());
-        Arc::new(Self { host, component, tool, arguments, context, limits, plan, turn, client_key, progress })
+        let span = tracing::Span::current();
+        Arc::new(Self { host, component, tool, arguments, context, limits, plan, turn, span, client_key, progress })
     }
 
     pub(crate) fn contract(&self) -> &Contract {
@@ -204,6 +207,11 @@ impl Call {
     pub(crate) fn is_named(&self, for_whom: &str) -> bool {
         let Some((fact, id)) = for_whom.split_once(':') else { return false };
         NAMED_BY.contains(&fact) && self.context.get(fact).is_some_and(|given| given == id)
+    }
+
+    /// The name of an operation as its contract declares it; none of one that is not declared.
+    pub(crate) fn declared(&self, operation: &str) -> Option<&str> {
+        self.contract().operations.get_key_value(operation).map(|(name, _)| name.as_str())
     }
 
     /// Sends a lookup and notes why one was refused.

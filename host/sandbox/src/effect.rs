@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use oncegate_contract::{EffectClass, Value};
+use tracing::{Instrument, Span};
 use wasmtime::component::{HasSelf, Linker};
 
 use crate::call::{Call, Reply};
@@ -13,6 +14,7 @@ use crate::computing;
 use crate::door::{Ask, Told};
 use crate::guest::Guest;
 use crate::limits::FIELDS_MAX;
+use crate::meter::spans;
 use crate::stop::Stop;
 
 mod bindings {
@@ -90,10 +92,59 @@ async fn answered(call: &Arc<Call>, ask: Ask) -> Told {
         return Told::OverLimit("host-calls");
     }
     match ask {
-        Ask::Fetch { operation, fields } => Told::Fetch(fetch(call, &operation, fields).await),
+        Ask::Fetch { operation, fields } => {
+            let span = spans::lookup(&call.span, call.declared(&operation));
+            let told = fetch(call, &operation, fields).instrument(span.clone()).await;
+            span.record("oncegate.lookup.outcome", told.as_ref().map_or_else(lookup_word, |_| "answered"));
+            Told::Fetch(told)
+        }
         // Boxed: it is many times as large as a lookup, of which a thousand may wait at once.
-        Ask::Perform { operation, fields } => Box::pin(perform(call, &operation, fields)).await,
+        Ask::Perform { operation, fields } => {
+            let span = spans::effect(&call.span, call.declared(&operation));
+            let told = Box::pin(perform(call, &operation, fields).instrument(span.clone())).await;
+            record(&span, &told);
+            told
+        }
         Ask::Context { name } => Told::Context(call.context_value(&name)),
+    }
+}
+
+/// What came of an effect, for its span.
+fn record(span: &Span, told: &Told) {
+    let word = match told {
+        Told::Perform(Ok(response)) => {
+            span.record("oncegate.replayed", response.replayed);
+            if response.settled == Settlement::NoEffect { "no-effect" } else { "done" }
+        }
+        Told::Perform(Err(error)) => effect_word(error),
+        _ => "not-permitted",
+    };
+    span.record("oncegate.effect.outcome", word);
+}
+
+/// As the WIT names it.
+fn effect_word(error: &EffectError) -> &'static str {
+    match error {
+        EffectError::InProgress => "in-progress",
+        EffectError::Unknown => "unknown",
+        EffectError::KeyReused(_) => "key-reused",
+        EffectError::AwaitingApproval => "awaiting-approval",
+        EffectError::Revoked => "revoked",
+        EffectError::NotPermitted(_) => "not-permitted",
+        EffectError::Limit(_) => "limit",
+        EffectError::InvalidField(_) => "invalid-field",
+        EffectError::ContextMissing(_) => "context-missing",
+        EffectError::Unavailable(_) => "unavailable",
+    }
+}
+
+fn lookup_word(error: &LookupError) -> &'static str {
+    match error {
+        LookupError::NotPermitted(_) => "not-permitted",
+        LookupError::Limit(_) => "limit",
+        LookupError::InvalidField(_) => "invalid-field",
+        LookupError::ContextMissing(_) => "context-missing",
+        LookupError::Unavailable(_) => "unavailable",
     }
 }
 

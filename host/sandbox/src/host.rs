@@ -20,6 +20,7 @@ use crate::cache::Cache;
 use crate::computing::Computing;
 use crate::credential::Credential;
 use crate::http;
+use crate::meter::Meter;
 use crate::place::Place;
 use crate::plan::{Plan, PlanSource};
 use crate::policy::Policy;
@@ -79,6 +80,8 @@ pub(crate) struct Host {
     pub(crate) stamps: Arc<Stamps>,
     /// What calls under this policy were told.
     pub(crate) repeats: Arc<Repeats>,
+    /// What is counted.
+    pub(crate) meter: Arc<Meter>,
     known: Arc<Known>,
 }
 
@@ -102,7 +105,14 @@ struct Known {
 }
 
 impl Host {
-    pub(crate) fn new(place: Place, cache: Cache, policy: Policy, book: Result<Book, String>, now: Clock) -> Self {
+    pub(crate) fn new(
+        place: Place,
+        cache: Cache,
+        policy: Policy,
+        book: Result<Book, String>,
+        now: Clock,
+        meter: Arc<Meter>,
+    ) -> Self {
         let known = Known {
             closed: AtomicBool::new(false),
             no_leftovers: AtomicBool::new(false),
@@ -127,6 +137,7 @@ impl Host {
             computing: Arc::default(),
             stamps: Arc::default(),
             repeats: Arc::default(),
+            meter,
             known: Arc::new(known),
         }
     }
@@ -257,6 +268,7 @@ impl Host {
 
     /// Notes a key that is frozen; raises the alarm with every one beyond many at one account.
     pub(crate) fn saw_frozen(&self, key: [u8; 32], account: &str) {
+        self.meter.saw_frozen(key);
         let mut frozen = lock(&self.known.frozen);
         let keys = frozen.get_or_insert_mut(account.to_owned(), HashSet::new);
         if keys.len() < FROZEN_COUNTED_MAX && keys.insert(key) && keys.len() >= FROZEN_MANY {

@@ -97,6 +97,14 @@ pub struct Exchange {
     pub error: Option<String>,
 }
 
+impl Exchange {
+    /// The status of the answer, as its first line has it.
+    pub(crate) fn status(&self) -> Option<u16> {
+        let digits = self.raw.strip_prefix(b"HTTP/1.")?.get(2..5)?;
+        std::str::from_utf8(digits).ok()?.parse().ok().filter(|status| (100..1_000).contains(status))
+    }
+}
+
 /// Why nothing was sent.
 #[derive(Debug, thiserror::Error)]
 pub enum NotSent {

@@ -27,6 +27,7 @@ pub mod isolation;
 pub mod limits;
 mod load;
 mod lookup;
+pub mod meter;
 pub mod outcome;
 mod over;
 mod perform;

@@ -3,12 +3,15 @@
 mod hops;
 
 use oncegate_contract::{Answer, Operation, Request, Resolved};
+use tokio::time::Instant;
+use tracing::Instrument;
 
 use crate::credential::Credential;
 use crate::egress::Route;
 use crate::host::{Host, digest};
 use crate::http::{self, Patience, Witness};
 use crate::limits::Limits;
+use crate::meter::{self, ProviderEnd, spans};
 use crate::policy::Grant;
 use crate::stop::Stop;
 
@@ -25,9 +28,37 @@ pub(crate) struct Found {
     pub(crate) raw: Vec<u8>,
 }
 
+/// Sends a lookup, which is counted.
+pub(crate) async fn send(
+    host: &Host,
+    operation: &Operation,
+    grant: &Grant,
+    resolved: &Resolved,
+    tenant: &str,
+    bytes_max: usize,
+) -> Result<Found, Stop> {
+    let method = Some(operation.method.as_str()).filter(|_| operation.query.is_none());
+    let span = spans::send(&operation.name, method, &grant.url);
+    let began = Instant::now();
+    let found = send_uncounted(host, operation, grant, resolved, tenant, bytes_max).instrument(span.clone()).await;
+    let (end, status) = match &found {
+        Ok(found) => (ProviderEnd::of_status(found.answer.status), Some(found.answer.status)),
+        Err(Stop::Limit(_)) => (ProviderEnd::TooLarge, None),
+        Err(Stop::Unavailable(_)) => (ProviderEnd::Unavailable, None),
+        // The provider had no part in it.
+        Err(_) => {
+            spans::sent(&span, ProviderEnd::NotSent, None);
+            return found;
+        }
+    };
+    spans::sent(&span, end, status);
+    host.meter.provider(meter::Asked::Lookup, &operation.name, end, Some(began.elapsed()));
+    found
+}
+
 /// Sends a lookup. It is never answered from an earlier one. Where the answer sends it on, it goes to places
 /// that the policy names for this component, and the credential to the first one alone.
-pub(crate) async fn send(
+async fn send_uncounted(
     host: &Host,
     operation: &Operation,
     grant: &Grant,

@@ -29,6 +29,7 @@ use oncegate_ledger::state::{self, Answer as Heard, Effect, StateTag};
 use oncegate_ledger::{EffectsError, LedgerError, StreamId};
 use rand::Rng;
 use tokio::time::Instant;
+use tracing::{Instrument, Span};
 
 use crate::attempt::{self, Draft, Ran};
 use crate::call::{Asked, Call, Fetch, Reply, denied};
@@ -265,6 +266,7 @@ impl Wanted<'_> {
 
     /// Waits for what another call or process is doing, for a bounded time.
     async fn attach(&self, row: &Effect, until: Instant) -> Result<Step, Stop> {
+        let _attached = self.call.host.meter.attached();
         while Instant::now() < until {
             tokio::time::sleep(ATTACH_POLL).await;
             let now = self.row().await?;
@@ -354,7 +356,7 @@ impl Wanted<'_> {
     /// Steps e to h, in a task of its own; this future may be dropped, the task is not.
     async fn send(&self, draft: Draft) -> Result<Step, Stop> {
         let host = Arc::clone(&self.call.host);
-        let running = self.call.host.tasks.spawn(attempt::run(host, draft));
+        let running = self.call.host.tasks.spawn(attempt::run(host, draft).instrument(Span::current()));
         match running.await {
             Ok(Ok(Some(ran))) => self.ended(ran).await,
             Ok(Ok(None)) => Ok(Step::Raced),

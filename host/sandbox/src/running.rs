@@ -123,9 +123,10 @@ impl Ready {
         let stop = CancellationToken::new();
         let stopped = stop.clone().cancelled_owned();
         let task = run_until(Arc::clone(&self.call), self.arguments, log.clone(), stopped);
+        let open = self.sandbox.host.meter.open();
         let guest = self.sandbox.host.tasks.spawn(async move {
             let ended = task.await;
-            drop(held);
+            drop((held, open));
             ended
         });
         Running { sandbox: self.sandbox, call: self.call, guest, ended: None, log, stop }

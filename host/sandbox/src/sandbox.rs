@@ -20,6 +20,7 @@ use crate::engine::{EngineError, Runtime};
 use crate::host::{Book, Clock, Host};
 use crate::isolation::{IsolationError, Program};
 use crate::load::{self, ComponentError, Loaded};
+use crate::meter::{self, Meter};
 use crate::outcome::{self, Code, Detail, EffectView, Ended, Fate, NextAction, Nothing, Outcome, Seen};
 use crate::perform;
 use crate::place::Place;
@@ -179,8 +180,9 @@ impl Sandbox {
         let cache = Cache::open(&options.cache)?;
         signature::recall(&options.policy, &cache);
         let terms = privacy::without_key(&options.policy);
+        let meter = Arc::<Meter>::default();
         let book = options.ledger.and_then(|ledger| {
-            let ledger = oncegate_ledger::private::over(ledger, terms);
+            let ledger = meter::measured(oncegate_ledger::private::over(ledger, terms), &meter);
             let hosts = Hosts::of(&ledger.identity());
             // Without it nobody could tell whether this process still sends: nothing is sent.
             let me = match ledger.incarnation() {
@@ -190,7 +192,7 @@ impl Sandbox {
             let me = me.map_err(|error| error.to_string())?;
             Ok(Book { effects: Effects::new(ledger), hosts, me })
         });
-        Ok(Self { host: Arc::new(Host::new(place, cache, options.policy, book, options.clock)) })
+        Ok(Self { host: Arc::new(Host::new(place, cache, options.policy, book, options.clock, meter)) })
     }
 
     /// The same engine, ledger and calls under way, for calls under another policy. Those that have begun
@@ -294,6 +296,12 @@ impl Sandbox {
     #[must_use]
     pub fn ledger(&self) -> Option<Arc<dyn Ledger>> {
         self.host.book().ok().map(|book| Arc::clone(&book.effects.ledger))
+    }
+
+    /// What is counted, under all policies together.
+    #[must_use]
+    pub fn meter(&self) -> Arc<Meter> {
+        Arc::clone(&self.host.meter)
     }
 
     /// This process's name in the ledger.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use oncegate_sandbox::meter::Here;
 use oncegate_sandbox::outcome::{Outcome, Status};
 use oncegate_sandbox::{CallRequest, Ready, Running, Sandbox};
 use rmcp::RoleServer;
@@ -71,6 +72,8 @@ struct Begun {
     at: Instant,
     /// When its client is answered.
     until: Instant,
+    /// It waits for an identical call.
+    _attached: Option<Here>,
 }
 
 /// Runs the tool, or answers from an identical call before; becomes a task where its client takes one.
@@ -125,9 +128,13 @@ async fn begin(server: &Server, sandbox: &Sandbox, ready: Ready, caller: &Caller
     let limit = sandbox.policy().limits.answer_within;
     let within = caller.within.unwrap_or(limit).min(limit);
     let (name, at) = (Name::of(ready.identity(), sandbox), Instant::now());
+    let mut attached = None;
     let running = match shared.waiting.meet(&name).await {
         Met::Answer(outcome) => return Err(outcome),
-        Met::Running(running) => running,
+        Met::Running(running) => {
+            attached = Some(sandbox.meter().attached());
+            running
+        }
         Met::Nothing => {
             if let Some(told) = ready.told_before().await {
                 return Err(Box::new(told));
@@ -136,7 +143,7 @@ async fn begin(server: &Server, sandbox: &Sandbox, ready: Ready, caller: &Caller
             turn.start(ready)
         }
     };
-    Ok(Begun { name, running, at, until: at + within })
+    Ok(Begun { name, running, at, until: at + within, _attached: attached })
 }
 
 async fn finish(server: &Server, begun: Begun, wanted: bool, caller: &Caller, mut listener: Listener<'_>) -> Called {

@@ -34,6 +34,8 @@ pub(super) struct PolicyFile {
     text: String,
     /// The file as it was when it was last judged; none: there was no file.
     judged: Option<Stamp>,
+    /// The file that was judged last was not taken.
+    refused: bool,
     /// The file as it looks now, and since when.
     rests: Option<(Option<Stamp>, Instant)>,
 }
@@ -45,7 +47,8 @@ impl PolicyFile {
         let judged = stamp(&path);
         let (policy, text) = home.policy_and_text()?;
         super::check(&policy, &facts)?;
-        let file = Self { home: home.clone(), path, facts, policy: policy.clone(), text, judged, rests: None };
+        let file =
+            Self { home: home.clone(), path, facts, policy: policy.clone(), text, judged, refused: false, rests: None };
         Ok((file, policy))
     }
 
@@ -69,7 +72,7 @@ impl PolicyFile {
             // It was written while it was read.
             return None;
         }
-        (self.judged, self.rests) = (now, None);
+        (self.judged, self.rests, self.refused) = (now, None, read.is_err());
         match read {
             Ok((policy, text)) => self.take(policy, text),
             Err(error) => {
@@ -83,6 +86,11 @@ impl PolicyFile {
                 None
             }
         }
+    }
+
+    /// Whether the file is another than the one that holds, and was not taken.
+    pub(super) fn is_refused(&self) -> bool {
+        self.refused
     }
 
     fn take(&mut self, policy: Policy, text: String) -> Option<Taken> {

@@ -23,13 +23,13 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::caller::Caller;
 use super::catalog::Catalog;
-use super::elicit::{self, Elicitation, Told};
+use super::elicit::{Elicitation, Told};
 use super::facts::Facts;
 use super::tasks::{Keeper, newer, older};
 use super::tools::{STATUS_TOOL, status_tool};
 use super::turns::Turns;
 use super::waiting::Waiting;
-use super::{answers, logs, status, stdio};
+use super::{answers, logs, measured, stdio};
 
 /// Tools in one page of `tools/list`.
 const PAGE_TOOLS: usize = 100;
@@ -166,11 +166,14 @@ impl ServerHandler for Server {
     ) -> Result<CallToolResponse, ErrorData> {
         let caller = match Caller::of(&context, &self.shared.facts) {
             Ok(caller) => caller,
-            Err(refused) => return answer(&*refused, true),
+            Err(refused) => {
+                measured::refused(&self.shared.sandbox(), &refused);
+                return answer(&*refused, true);
+            }
         };
         if request.name == STATUS_TOOL {
             let arguments = request.arguments.unwrap_or_default();
-            return match Box::pin(status::answer(&self.shared, &caller, &arguments)).await {
+            return match measured::status(&self.shared, &caller, &arguments).await {
                 Ok(found) => answer(&found, false),
                 Err(refused) => answer(&*refused, true),
             };
@@ -182,7 +185,7 @@ impl ServerHandler for Server {
             return Err(ErrorData::invalid_params(format!("there is no tool {name}"), None));
         };
         // Boxed, as all that is large here: the SDK moves the future of every request some times, whatever it is for.
-        match Box::pin(elicit::call(self, &catalog.sandbox, entry, request, &caller, &context)).await {
+        match Box::pin(measured::call(self, &catalog.sandbox, entry, request, &caller, &context)).await {
             Told::Outcome(outcome) => told(&outcome).map(CallToolResponse::from),
             Told::Asked(question) => Ok((*question).into()),
             Told::Task(task) => Ok((*task).into()),

@@ -125,6 +125,11 @@ impl Turns {
         self.next(whose, within / 2).await.map_err(told)
     }
 
+    /// How many calls wait for a turn.
+    pub(super) fn waiting(&self) -> usize {
+        CALLS_WAITING_MAX.saturating_sub(self.places.available_permits())
+    }
+
     async fn next(&self, whose: &Whose, within: Duration) -> Result<Turn, &'static str> {
         let until = Instant::now() + within;
         let open = self.open.take(whose, whose.counts, until).await?;

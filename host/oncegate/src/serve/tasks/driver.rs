@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::super::facts::{self, Facts};
+use super::super::measured;
 use super::super::server::{Shared, told};
 use super::super::turns::Whose;
 use super::{Begun, Local, asking, older, view};
@@ -251,6 +252,7 @@ impl Job {
     }
 
     async fn store(&self, ending: TaskEnding, outcome: &Outcome) {
+        measured::refused(&self.shared.sandbox(), outcome);
         let Some(store) = &self.shared.tasks.store else { return };
         let Some(bytes) = told(outcome).ok().and_then(|told| serde_json::to_vec(&told).ok()) else {
             tracing::error!("what a task was answered cannot be written");

@@ -12,6 +12,7 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use http::HeaderMap;
 use oncegate::frame::{PREFIX, rename};
+use oncegate_sandbox::meter::CallEnd;
 use oncegate_sandbox::outcome::Outcome;
 use rmcp::model::{
     CallToolRequestParams, CallToolResult, CustomNotification, CustomResult, ErrorCode, ErrorData,
@@ -21,6 +22,7 @@ use rmcp::service::RequestContext;
 use rmcp::{RoleServer, ServerHandler};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::super::caller::Caller;
 use super::super::facts;
@@ -169,6 +171,7 @@ struct Wished {
 
 /// A call that is a task from the beginning.
 async fn begin(server: &Server, params: Value, context: &RequestContext<RoleServer>) -> Result<Value, ErrorData> {
+    let came = Instant::now();
     let Augmented { task, call } = read(params)?;
     let shared = &server.shared;
     let refused = |refused: Box<Outcome>| ErrorData::invalid_params(refused.message, None);
@@ -194,6 +197,7 @@ async fn begin(server: &Server, params: Value, context: &RequestContext<RoleServ
         // An ordinary result would not be understood by whoever asked for a task.
         ErrorData::internal_error(format!("{why}; nothing was sent. Call it without a task, or later."), None)
     })?;
+    catalog.sandbox.meter().called(&entry.tool.name, CallEnd::Task, came.elapsed());
     let view = View::of(begun.id, &begun.task, begun.task.at, Status::Working, "It is being worked on.".to_owned());
     let tool = Tool {
         component: Arc::clone(&entry.component),
