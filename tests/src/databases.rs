@@ -3,6 +3,7 @@
 //! Each runs as a user that is not root, with a data directory of its own, and speaks TLS under an
 //! authority that is made for the run. The kernel ends it when the run does, also by SIGKILL.
 
+pub mod archived;
 pub mod mariadb;
 pub mod nx;
 pub mod postgres;

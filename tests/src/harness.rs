@@ -228,7 +228,10 @@ pub fn root() -> PathBuf {
 }
 
 /// `$ONCEGATE_BIN`, else the program that was built beside this test.
-fn program() -> Result<PathBuf> {
+///
+/// # Errors
+/// It is not built.
+pub fn program() -> Result<PathBuf> {
     if let Some(program) = std::env::var_os("ONCEGATE_BIN") {
         return Ok(program.into());
     }

@@ -8,6 +8,7 @@ pub mod baddisk;
 pub mod client;
 pub mod databases;
 pub mod debian;
+pub mod deploy;
 pub mod faults;
 pub mod harness;
 pub mod killat;

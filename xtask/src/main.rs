@@ -2,6 +2,7 @@
 
 mod bench;
 mod demo;
+mod deploy;
 mod faults;
 mod fuzz;
 mod guests;
@@ -18,6 +19,7 @@ enum Xtask {
     Bench(bench::Bench),
     Guests(guests::Guests),
     Demo(demo::Demo),
+    Deploy(deploy::Deploy),
     Faults(faults::Faults),
     Reproduce(guests::reproduce::Reproduce),
     Fuzz(fuzz::Fuzz),
@@ -30,6 +32,7 @@ fn main() -> Result<()> {
         Xtask::Bench(bench) => bench.run(),
         Xtask::Guests(guests) => guests.run(),
         Xtask::Demo(demo) => demo.run(),
+        Xtask::Deploy(deploy) => deploy.run(),
         Xtask::Faults(faults) => faults.run(),
         Xtask::Reproduce(reproduce) => reproduce.run(),
         Xtask::Fuzz(fuzz) => fuzz.run(),

@@ -6,6 +6,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 
 use crate::bench::Bench;
+use crate::deploy::Deploy;
 use crate::faults::Faults;
 use crate::fuzz::Fuzz;
 use crate::guests::{Guests, printed, root, run};
@@ -31,6 +32,7 @@ impl Test {
         step("faults", || Faults::quick().run())?;
         step("fuzz", || Fuzz::minute().run())?;
         step("sessions", || Sessions::minute().run())?;
+        step("deploy", || Deploy::all().run())?;
         step("bench", || Bench::smoke().run())
     }
 }

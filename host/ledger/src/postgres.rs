@@ -106,7 +106,7 @@ impl PostgresLedger {
         let (target, link, meta) = reached(url, Use::Write).await?;
         enlist::refuse_if_closed(&meta, &target.shown)?;
         let shared = shared(&target, meta.id);
-        let before = enlist::check(&link, &shared).await?;
+        let before = enlist::check_before_start(&link, &shared).await?;
         let ledger = PostgresLedger::start(target, meta, shared).await?;
         enlist::retire(&link, before).await?;
         Ok(ledger)

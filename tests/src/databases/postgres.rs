@@ -90,7 +90,7 @@ impl Postgres {
 }
 
 /// The newest version that is installed.
-fn program(name: &str) -> Option<PathBuf> {
+pub(super) fn program(name: &str) -> Option<PathBuf> {
     let versions = fs::read_dir("/usr/lib/postgresql").ok()?;
     let mut found: Vec<PathBuf> = versions.flatten().map(|version| version.path().join("bin").join(name)).collect();
     found.retain(|path| path.is_file());

@@ -86,6 +86,11 @@ pub struct Client {
 }
 
 impl Client {
+    /// Speaks with whatever listens there.
+    pub fn at(address: &str, token: &str) -> Self {
+        Self { address: address.to_owned(), token: token.to_owned(), headers: Vec::new(), capabilities: json!({}) }
+    }
+
     /// Calls a tool; the whole result.
     ///
     /// # Errors

@@ -115,6 +115,24 @@ pub(super) async fn check(link: &Link, shared: &Shared) -> Result<Vec<Found>, Le
     Ok(found)
 }
 
+/// As [`check`], for a host that starts. What it misses stops the others too, which may miss nothing themselves and
+/// would do again what this one had done. A host without a marker, or with an unreadable one, stops only itself.
+///
+/// # Errors
+/// As [`check`].
+pub(super) async fn check_before_start(link: &Link, shared: &Shared) -> Result<Vec<Found>, LedgerError> {
+    let found = check(link, shared).await;
+    if let Err(LedgerError::Behind { .. }) = &found {
+        for marker in markers(shared).await? {
+            if marker.mark.is_some() && missing(link, shared, &marker).await?.is_some() {
+                doubt(link).await?;
+                break;
+            }
+        }
+    }
+    found
+}
+
 /// What the database lacks that a marker tells of.
 async fn missing(link: &Link, shared: &Shared, marker: &Found) -> Result<Option<&'static str>, LedgerError> {
     let Some(mark) = marker.mark else { return Ok(Some("a head marker is unreadable")) };

@@ -7,6 +7,7 @@ mod migrate;
 mod open;
 mod proxy;
 mod races;
+mod restored;
 
 use std::sync::Arc;
 

@@ -1,5 +1,7 @@
 //! A PostgreSQL of Debian's, in a folder of its own, as a user that is not root, on loopback.
 
+mod archived;
+
 use std::fs::{self, File};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
