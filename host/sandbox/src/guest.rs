@@ -1,5 +1,6 @@
 //! A guest's store: its limits, its closed WASI and its call; one fresh instance per call.
 
+use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use wasmtime::component::{ResourceTable, Val};
@@ -76,9 +77,11 @@ pub(crate) async fn run(
     log: &Log,
 ) -> Run {
     let mut store = store(linked, door, bounds, log);
-    let running = invoke(linked, tool, &mut store, arguments);
-    // Epochs do not interrupt host calls, so the whole run has a timer as well.
-    let ended = tokio::time::timeout(bounds.wall_time_max, running).await;
+    let ended = {
+        let running = pin!(invoke(linked, tool, &mut store, arguments));
+        // Epochs do not interrupt host calls, so the whole run has a timer as well.
+        tokio::time::timeout(bounds.wall_time_max, running).await
+    };
     match ended {
         Err(_) => Run::Limit("wall-time"),
         Ok(Ok(values)) => Run::Returned(values),

@@ -59,7 +59,8 @@ impl Ready {
     /// What this very call was told before, where nothing that it rests on has changed: the guest need not be run.
     pub async fn told_before(&self) -> Option<Outcome> {
         let (host, call) = (self.host(), self.call());
-        if call.client_key().is_some() || host.is_closed() {
+        // What only reads is never remembered.
+        if call.client_key().is_some() || host.is_closed() || !call.may_act() {
             return None;
         }
         let told = host.repeats.get(&self.identity())?;

@@ -1,10 +1,11 @@
 //! The other side: wasmtime itself, driven as somebody who knows it would, with the same safe profile.
 //!
-//! Same engine profile (pool, copy-on-write, what stays resident, zeroed stacks, no component-model async), epochs with
-//! the callback that lets tokio's other tasks go first, a limiter over all memories, the fuel of host calls, a closed
-//! WASI with bounded output and a coarse clock, a timer around the run, a semaphore of the pool's size, a component
-//! that was linked before, a new store for each call, and bindings that the compiler made from the WIT. It does without
-//! all else: no JSON, no contract, no policy, no ledger, no attribution of limits, no answer while a guest runs on.
+//! Same engine profile (a pool of as many slots, copy-on-write, what stays resident, zeroed stacks, no component-model
+//! async), epochs with the callback that lets tokio's other tasks go first, a limiter over all memories, the fuel of
+//! host calls, a closed WASI with bounded output and a coarse clock, a timer around the run, a semaphore of the pool's
+//! size, a component that was linked before, a new store for each call, and bindings that the compiler made from the
+//! WIT. It does without all else: no JSON, no contract, no policy, no ledger, no attribution of limits, no answer while
+//! a guest runs on.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -32,7 +33,8 @@ mod bindings {
 
 pub(crate) use bindings::exports::test::tariff::tariff::{Parcel, Price, Zone};
 
-const SLOTS: u32 = 64;
+/// As many as ours has: how many slots the pool has is a part of the profile.
+const SLOTS: u32 = 1_024;
 const MEMORY_BYTES_MAX: usize = 64 << 20;
 const WALL_TIME_MAX: Duration = Duration::from_secs(60);
 
