@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::{TOOL, command, metrics, place, until};
 use crate::agent::{refund, refunds};
 
-const PACKAGE: &str = "opentelemetry-proto";
+const PACKAGE: &str = "opentelemetry-proto==1.45.2";
 const KEY: &str = "collector-s3cret";
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 /// The same in base64, as JSON has bytes.

@@ -238,7 +238,8 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_said_without_what_may_be_secret() {
-        let wrong: [(Option<&str>, &[(&str, &str)]); 6] = [
+        type Asked<'a> = (Option<&'a str>, &'a [(&'a str, &'a str)]);
+        let wrong: [Asked<'_>; 6] = [
             (Some("ftp://user:s3cret@c"), &[]),
             (Some("s3cret"), &[]),
             (Some("http://c"), &[("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")]),
