@@ -142,6 +142,10 @@ impl Fault {
             Self::Forgetful => forget(field, until, &mut done)?,
             Self::Connections(spoil) => spoiled(field, spoil, until, &mut done)?,
             Self::Everything => everything(field, chance, until, &mut done)?,
+            Self::HostSilent => {
+                stop_host(field, chance, BEAT_MISSED, &mut done)?;
+                rest(until);
+            }
             one => {
                 while Instant::now() < until {
                     one.once(field, chance, &mut done)?;
@@ -154,7 +158,6 @@ impl Fault {
     fn once(self, field: &Field, chance: &mut Chance, done: &mut Done) -> Result<()> {
         match self {
             Self::HostsKilled | Self::ClocksApart => kill_host(field, chance, done),
-            Self::HostSilent => stop_host(field, chance, BEAT_MISSED, done),
             Self::DatabaseKilled => kill_database(field, chance, done),
             Self::Partitioned => partition(field, chance, done),
             _ => {
