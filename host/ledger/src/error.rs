@@ -104,10 +104,13 @@ pub enum LedgerError {
         why: String,
     },
     /// It was sealed when its contents moved elsewhere.
-    #[error("the ledger {at} was sealed by a migration; use the ledger it moved to")]
+    #[error("the ledger {at} was sealed by a migration; use the ledger it moved to{}", told(to.as_deref()))]
     Sealed {
         /// Which ledger.
         at: String,
+        /// Where it went, where that was looked up.
+        #[serde(default)]
+        to: Option<String>,
     },
     /// Retention dropped these bytes; their digest is known.
     #[error("the bytes sha256:{digest} were dropped by retention")]
@@ -138,6 +141,10 @@ pub enum LedgerError {
         /// What is wrong with it.
         why: String,
     },
+}
+
+fn told(to: Option<&str>) -> String {
+    to.map(|to| format!(", {to}")).unwrap_or_default()
 }
 
 impl LedgerError {

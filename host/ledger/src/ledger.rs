@@ -7,7 +7,9 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use crate::postgres::{self, PostgresLedger};
-use crate::{Append, LedgerError, Record, StateTag, Stored, StreamId, Tip, memory::MemoryLedger, redb::RedbLedger};
+use crate::{
+    Append, Event, LedgerError, Record, StateTag, Stored, StreamId, Tip, memory::MemoryLedger, redb::RedbLedger,
+};
 
 /// Most records or ids that one call returns, so that no read holds a snapshot for long.
 pub const PAGE_MAX: usize = 1_000;
@@ -143,11 +145,24 @@ impl LedgerIdentity {
 /// `Missing`, `Empty`, `Foreign`, `Newer`, `Behind`, `Sealed`, `Damaged`, each meaning what it says;
 /// `Invalid` for a URL of no known kind.
 pub async fn open(url: &str) -> Result<Arc<dyn Ledger>, LedgerError> {
-    match parse(url)? {
+    let opened: Result<Arc<dyn Ledger>, LedgerError> = match parse(url)? {
         Place::Memory => Ok(Arc::new(MemoryLedger::new())),
-        Place::Redb(path) => Ok(Arc::new(blocking(move || RedbLedger::open(&path)).await?)),
-        Place::Postgres => Ok(Arc::new(PostgresLedger::open(url).await?)),
+        Place::Redb(path) => blocking(move || RedbLedger::open(&path)).await.map(|ledger| Arc::new(ledger) as _),
+        Place::Postgres => PostgresLedger::open(url).await.map(|ledger| Arc::new(ledger) as _),
+    };
+    match opened {
+        Err(LedgerError::Sealed { at, to: None }) => Err(LedgerError::Sealed { at, to: moved_to(url).await }),
+        other => other,
     }
+}
+
+/// Where a sealed ledger says that it went.
+async fn moved_to(url: &str) -> Option<String> {
+    let records = open_for_reading(url).await.ok()?.read(StreamId::ledger()).await.ok()?;
+    records.into_iter().rev().find_map(|record| match record.event {
+        Event::LedgerSealed { to, .. } => Some(to),
+        _ => None,
+    })
 }
 
 /// Creates a ledger, the only way one comes into being, and opens it.

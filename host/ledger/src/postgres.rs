@@ -32,6 +32,7 @@ mod writer;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use rand::random;
@@ -45,9 +46,12 @@ use order::Places;
 use reads::Reads;
 use schema::Meta;
 use target::Target;
-pub(crate) use target::beside;
+pub use target::{beside, has_password, shown_url, with_folder};
 use writer::{Queue, Shared};
 
+/// A host that was not heard of for so long, by the database's clock, is thought to be gone: three of its signs of
+/// life are missing. It is a suspicion, and proves nothing.
+pub const SUSPICIOUS_AFTER: Duration = Duration::from_secs(30);
 /// Writers of one process: while one commits, the next group gathers at the other. More were slower.
 const WRITERS: usize = 2;
 

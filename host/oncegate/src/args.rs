@@ -38,7 +38,7 @@ pub(crate) struct Args {
 /// Options of every command.
 #[derive(Debug, Clone, ClapArgs)]
 pub(crate) struct Global {
-    /// The ledger, `redb:PATH` [default: redb:$ONCEGATE_HOME/ledger.redb]
+    /// The ledger, `redb:PATH` or `postgres://HOST/DATABASE` [default: redb:$ONCEGATE_HOME/ledger.redb]
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) ledger: Option<String>,
     /// The policy [default: $ONCEGATE_HOME/policy.toml]
@@ -386,6 +386,9 @@ pub(crate) struct Ledger {
 #[derive(Debug, Subcommand)]
 pub(crate) enum LedgerCommand {
     /// Create the ledger; the only way one comes into being
+    #[command(
+        after_help = "On PostgreSQL the tables are made in the database that the URL names; what is this machine's own (head\nmarker, locks, keys) lies in $ONCEGATE_HOME, or where data=FOLDER says. Every other host says once `oncegate\nledger trust`. A password is better in a file (passfile=FILE) than in the URL, which other users of this machine\nmay see.\n\nExamples:\n  oncegate ledger init\n  oncegate --ledger 'postgres://ledger@db.example/effects?passfile=/run/secrets/ledger' ledger init"
+    )]
     Init,
     /// List effects, the newest first
     #[command(
@@ -493,6 +496,31 @@ pub(crate) enum LedgerCommand {
     },
     /// Print all records as JSON lines
     Export,
+    /// Move a ledger with its whole history, and seal the source for ever
+    #[command(
+        after_help = "What was interrupted goes on when it is asked for again. The copy is verified, the source is sealed, and both\nare compared by their checkpoints; from then on the source refuses every effect and says where it went. Keys\n($LEDGER.keys) go along; every other host needs a copy of them, and says `oncegate ledger trust` once.\n\nExample:\n  oncegate ledger migrate redb:/var/lib/oncegate/ledger.redb \\\n    'postgres://ledger@db.example/effects?passfile=/run/secrets/ledger' --reason 'a second host'"
+    )]
+    Migrate {
+        /// The ledger that moves, `redb:PATH`
+        from: String,
+        /// Where to, `postgres://HOST/DATABASE`: an empty database
+        to: String,
+        /// Why it moves
+        #[arg(long, value_name = "TEXT")]
+        reason: String,
+        /// Who decides it
+        #[arg(long, value_name = "NAME", env = "USER", hide_env_values = true)]
+        actor: Option<String>,
+    },
+    /// List the hosts of a ledger on PostgreSQL: when each was last seen, and which are fenced
+    #[command(
+        after_help = "Silence is a suspicion and no stop: what a silent host left becomes unknown and can be settled to done. It\nbecomes no-effect only when the host is known to have stopped, or `oncegate ledger fence` says so.\n\nExample:\n  oncegate ledger hosts --all"
+    )]
+    Hosts {
+        /// Also those that have ended
+        #[arg(long)]
+        all: bool,
+    },
 }
 
 /// `30s`, `5m`, `1h`.

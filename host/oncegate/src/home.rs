@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use oci_client::Reference;
+use oncegate_ledger::postgres::{has_password, shown_url, with_folder};
 use oncegate_ledger::private::{Master, Terms};
 use oncegate_ledger::redb::everybody_can_change;
 use oncegate_ledger::{Ledger, LedgerError};
@@ -33,7 +34,10 @@ impl Home {
         if let Some(url) = &global.ledger {
             check_ledger_url(url)?;
         }
-        Ok(Self { directory: directory()?, global })
+        let directory = directory()?;
+        // A database's URL takes this machine's own folder whole.
+        let directory = std::path::absolute(&directory).unwrap_or(directory);
+        Ok(Self { directory, global })
     }
 
     pub(crate) fn directory(&self) -> &Path {
@@ -44,14 +48,26 @@ impl Home {
         self.global.json
     }
 
+    /// The URL that opens the ledger. It may hold a password: what people see is [`Home::ledger_shown`].
     pub(crate) fn ledger_url(&self) -> String {
-        let default = || format!("redb:{}", self.directory.join("ledger.redb").display());
-        self.global.ledger.clone().unwrap_or_else(default)
+        match &self.global.ledger {
+            Some(url) if is_database(url) => with_folder(url, &self.directory),
+            Some(url) => url.clone(),
+            None => format!("redb:{}", self.directory.join("ledger.redb").display()),
+        }
+    }
+
+    /// The URL as people may see it.
+    pub(crate) fn ledger_shown(&self) -> String {
+        shown(&self.ledger_url())
     }
 
     /// The words that a command line about this ledger begins with.
     pub(crate) fn ledger_command(&self) -> String {
-        let option = self.global.ledger.as_ref().map(|url| format!(" --ledger '{}'", url.replace('\'', "'\\''")));
+        let without_secret =
+            |url: &String| if is_database(url) && has_password(url) { shown(url) } else { url.clone() };
+        let url = self.global.ledger.as_ref().map(without_secret);
+        let option = url.map(|url| format!(" --ledger '{}'", url.replace('\'', "'\\''")));
         format!("oncegate{} ledger", option.unwrap_or_default())
     }
 
@@ -109,7 +125,7 @@ impl Home {
     }
 
     pub(crate) async fn ledger(&self) -> anyhow::Result<Arc<dyn Ledger>> {
-        let url = self.ledger_url();
+        let url = self.ledger_shown();
         let ledger = self.opened().await;
         ledger.with_context(|| format!("the ledger {url} cannot be used"))
     }
@@ -137,8 +153,8 @@ impl Home {
 
     /// The ledger as it is stored, for looking only: what is encrypted is ciphertext.
     pub(crate) async fn ledger_as_stored(&self) -> anyhow::Result<Arc<dyn Ledger>> {
-        let url = self.ledger_url();
-        oncegate_ledger::open_for_reading(&url).await.with_context(|| format!("the ledger {url} cannot be read"))
+        let (url, shown) = (self.ledger_url(), self.ledger_shown());
+        oncegate_ledger::open_for_reading(&url).await.with_context(|| format!("the ledger {shown} cannot be read"))
     }
 
     /// The ledger for looking only, even where it refuses effects.
@@ -200,15 +216,32 @@ pub(crate) fn this_program() -> Program {
     }
 }
 
-/// A ledger that ends with the process would let every effect happen again in the next one.
+/// A ledger that ends with the process would let every effect happen again in the next one. What follows the kind may
+/// hold a password and is not repeated.
 fn check_ledger_url(url: &str) -> anyhow::Result<()> {
+    const USE: &str = "use redb:PATH or postgres://HOST/DATABASE";
     match url.split_once(':') {
         Some(("redb", path)) if !path.is_empty() => Ok(()),
+        Some(("redb", _)) => Err(usage(format!("--ledger redb: names no file; {USE}"))),
+        Some(_) if is_database(url) => Ok(()),
         Some(("memory", _)) => Err(usage(format!(
-            "--ledger {url:?}: a ledger in memory forgets what was done, and effects would happen again; use redb:PATH"
+            "--ledger memory: a ledger in memory forgets what was done, and effects would happen again; {USE}"
         ))),
-        _ => Err(usage(format!("--ledger {url:?}: there is no such kind of ledger; use redb:PATH"))),
+        Some((kind, _)) => Err(usage(format!("--ledger {kind:?}: there is no such kind of ledger; {USE}"))),
+        None => Err(usage(format!("--ledger: that is no kind of ledger; {USE}"))),
     }
+}
+
+pub(crate) fn is_database(url: &str) -> bool {
+    url.starts_with("postgres://") || url.starts_with("postgresql://")
+}
+
+/// A ledger's URL as people may see it.
+pub(crate) fn shown(url: &str) -> String {
+    if !is_database(url) {
+        return url.to_owned();
+    }
+    shown_url(url).unwrap_or_else(|| "postgres://…".to_owned())
 }
 
 /// Reads a text file up to a bound. A device or a pipe has no length to ask for and may never end.
@@ -262,12 +295,21 @@ mod tests {
     use crate::exit::Usage;
 
     #[test]
-    fn a_ledger_is_a_file() {
+    fn a_ledger_outlives_the_process() {
         assert!(check_ledger_url("redb:/var/lib/ledger.redb").is_ok());
-        for url in ["memory:", "memory:x", "redb:", "postgres://db/x", "ledger.redb", ""] {
+        assert!(check_ledger_url("postgres://db/x").is_ok() && check_ledger_url("postgresql://db/x").is_ok());
+        for url in ["memory:", "memory:x", "redb:", "postgres:", "postgrs://ann:s3cret@db/x", "ledger.redb", ""] {
             let error = check_ledger_url(url).unwrap_err();
             assert!(error.downcast_ref::<Usage>().is_some(), "{url}");
-            assert!(error.to_string().ends_with("use redb:PATH"), "{error}");
+            assert!(error.to_string().ends_with("use redb:PATH or postgres://HOST/DATABASE"), "{error}");
+            assert!(!error.to_string().contains("s3cret"), "{error}");
         }
+    }
+
+    #[test]
+    fn a_url_is_shown_without_its_password() {
+        assert_eq!(shown("redb:/x"), "redb:/x");
+        assert_eq!(shown("postgres://ann:s3cret@h/db?data=/d"), "postgres://ann@h:5432/db?data=/d");
+        assert_eq!(shown("postgres://ann:s3cret@h:nine/db"), "postgres://…");
     }
 }

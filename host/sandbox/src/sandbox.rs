@@ -183,7 +183,11 @@ impl Sandbox {
             let ledger = oncegate_ledger::private::over(ledger, terms);
             let hosts = Hosts::of(&ledger.identity());
             // Without it nobody could tell whether this process still sends: nothing is sent.
-            let me = hosts.register().map_err(|error| error.to_string())?;
+            let me = match ledger.incarnation() {
+                Some(name) => hosts.register_as(name),
+                None => hosts.register(),
+            };
+            let me = me.map_err(|error| error.to_string())?;
             Ok(Book { effects: Effects::new(ledger), hosts, me })
         });
         Ok(Self { host: Arc::new(Host::new(place, cache, options.policy, book, options.clock)) })

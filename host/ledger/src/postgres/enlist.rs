@@ -68,7 +68,7 @@ async fn closed(link: &Link, shared: &Shared) -> LedgerError {
 pub(super) fn refuse_if_closed(meta: &Meta, at: &str) -> Result<(), LedgerError> {
     let at = at.to_owned();
     if meta.sealed {
-        return Err(LedgerError::Sealed { at });
+        return Err(LedgerError::Sealed { at, to: None });
     }
     if meta.filling {
         return Err(LedgerError::unavailable("a ledger is being moved there; ask for the move again to finish it"));

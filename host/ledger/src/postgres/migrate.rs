@@ -108,7 +108,7 @@ async fn seal(from: &dyn Ledger, to: &str, by: &Move) -> Result<(), LedgerError>
     let records = from.read(StreamId::ledger()).await?;
     if let Some(Event::LedgerSealed { to: before, .. }) = records.last().map(|record| &record.event) {
         let at = from.identity().url;
-        return if before == to { Ok(()) } else { Err(LedgerError::Sealed { at }) };
+        return if before == to { Ok(()) } else { Err(LedgerError::Sealed { at, to: Some(before.clone()) }) };
     }
     if from.identity().role == Role::Reader {
         return Err(LedgerError::unavailable("the source was opened for reading only and is not sealed"));

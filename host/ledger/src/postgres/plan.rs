@@ -71,7 +71,7 @@ impl Plan {
         let mut plan = Plan::default();
         for batch in batches {
             if plan.seals {
-                plan.verdicts.push(Err(LedgerError::Sealed { at: at.to_owned() }));
+                plan.verdicts.push(Err(LedgerError::Sealed { at: at.to_owned(), to: None }));
                 continue;
             }
             let now = |plan: &Plan, stream: StreamId| match plan.lines.get(&stream) {

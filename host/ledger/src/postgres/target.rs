@@ -36,8 +36,45 @@ pub(super) struct Target {
     pub(super) shown: String,
 }
 
-/// Where this machine's part of the ledger with this URL is.
-pub(crate) fn beside(url: &str) -> Option<PathBuf> {
+/// The URL as people may see it: no password, no file's contents, no options. None for one that is not understood,
+/// of which nothing may be shown: anything in it may be a password.
+pub fn shown_url(url: &str) -> Option<String> {
+    let (config, own) = read_url(url).ok()?;
+    Some(shown(&config, &own.data.unwrap_or_default()))
+}
+
+/// The URL with this folder for what is this machine's own, where it names none.
+pub fn with_folder(url: &str, folder: &Path) -> String {
+    let named = split(url).is_some_and(|(_, parameters)| parameters.iter().any(|(name, _)| *name == "data"));
+    if named {
+        return url.to_owned();
+    }
+    let joined = if url.contains('?') { '&' } else { '?' };
+    format!("{url}{joined}data={}", encoded(&folder.display().to_string()))
+}
+
+/// Whether a password stands in the URL itself, or may: it is not understood.
+pub fn has_password(url: &str) -> bool {
+    read_url(url).map_or(true, |(config, _)| config.get_password().is_some() || config.get_options().is_some())
+}
+
+/// What the text says, without reading any file that it names.
+fn read_url(url: &str) -> Result<(Config, Own), LedgerError> {
+    let (server, parameters) = split(url).ok_or_else(|| invalid("it is not postgres://HOST/DATABASE"))?;
+    let mut own = Own::default();
+    let mut theirs = Vec::new();
+    for (name, value) in parameters {
+        if !own.take(name, &value)? {
+            theirs.push(format!("{name}={}", encoded(&value)));
+        }
+    }
+    let text = format!("{server}?{}", theirs.join("&"));
+    let config = Config::from_str(&text).map_err(|_| invalid("a part of it is not understood"))?;
+    Ok((config, own))
+}
+
+/// Where this machine's part of the ledger with this URL is: beside a file of this name.
+pub fn beside(url: &str) -> Option<PathBuf> {
     let (_, parameters) = split(url)?;
     let data = parameters.into_iter().find(|(name, _)| *name == "data")?.1;
     Some(PathBuf::from(data).join("ledger"))
@@ -47,16 +84,7 @@ impl Target {
     /// # Errors
     /// `Invalid`, in words of our own: the text of the URL may hold a password.
     pub(super) fn parse(url: &str) -> Result<Target, LedgerError> {
-        let (server, parameters) = split(url).ok_or_else(|| invalid("it is not postgres://HOST/DATABASE"))?;
-        let mut own = Own::default();
-        let mut theirs = Vec::new();
-        for (name, value) in parameters {
-            if !own.take(name, &value)? {
-                theirs.push(format!("{name}={}", encoded(&value)));
-            }
-        }
-        let text = format!("{server}?{}", theirs.join("&"));
-        let config = Config::from_str(&text).map_err(|_| invalid("a part of it is not understood"))?;
+        let (config, own) = read_url(url)?;
         own.target(config)
     }
 }
@@ -236,6 +264,21 @@ mod tests {
         ] {
             assert!(!why(url).contains("s3cret"), "{url}: {}", why(url));
         }
+    }
+
+    #[test]
+    fn a_url_is_shown_only_when_it_is_understood() {
+        let shown = |url: &str| shown_url(url);
+        assert_eq!(shown("postgres://ann:s3/cret@h/db?data=/d").unwrap(), "postgres://ann@h:5432/db?data=/d");
+        assert_eq!(shown("postgres://ann:s3cret@h:port/db"), None);
+        assert!(has_password("postgres://ann:x@h/db") && has_password("postgres://h:port/db"));
+        assert!(has_password("postgres://h/db?password=x") && !has_password("postgres://h/db?passfile=/nowhere"));
+        assert_eq!(with_folder("postgres://h/db", Path::new("/a b")), "postgres://h/db?data=/a%20b");
+        assert_eq!(
+            with_folder("postgres://h/db?sslmode=disable", Path::new("/a")),
+            "postgres://h/db?sslmode=disable&data=/a"
+        );
+        assert_eq!(with_folder("postgres://h/db?data=/b", Path::new("/a")), "postgres://h/db?data=/b");
     }
 
     #[test]

@@ -49,7 +49,7 @@ impl Owner {
         let place = Place::file(path);
         let store = Store::open(&place)?;
         if store.is_sealed() {
-            return Err(LedgerError::Sealed { at: path.display().to_string() });
+            return Err(LedgerError::Sealed { at: path.display().to_string(), to: None });
         }
         let id = store.id();
         let reads = Arc::new(Reads::of(store.opened(), place.segments.clone()));

@@ -298,7 +298,9 @@ impl Store {
         for op in ops {
             let outcome = match (self.stored_before(tables, op)?, &unmarkable) {
                 (Some(versions), _) => Ok(versions),
-                (None, _) if self.meta.sealed || accepted.sealed => Err(LedgerError::Sealed { at: self.at.clone() }),
+                (None, _) if self.meta.sealed || accepted.sealed => {
+                    Err(LedgerError::Sealed { at: self.at.clone(), to: None })
+                }
                 // It would not be sent: better not to promise it either.
                 (None, Some(why)) if op.marks() => Err(why.clone()),
                 (None, _) => match self.decide(tables, op, &accepted) {

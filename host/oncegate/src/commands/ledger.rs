@@ -8,7 +8,9 @@ mod erase;
 mod fence;
 mod find;
 mod history;
+mod hosts;
 mod list;
+mod migrate;
 mod progress;
 mod prune;
 mod reconcile;
@@ -19,10 +21,11 @@ mod verify;
 
 use std::io::BufWriter;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use oncegate_ledger::export::{ExportError, export};
+use oncegate_ledger::postgres::beside;
 use oncegate_ledger::state::{Effect, StateTag};
 use serde_json::{Value, json};
 
@@ -55,6 +58,11 @@ pub(crate) async fn run(home: &Home, args: Ledger) -> anyhow::Result<Exit> {
         LedgerCommand::Verify { export: None } => verify::run(home).await,
         LedgerCommand::Verify { export: Some(file) } => verify::run_on_export(home, &file),
         LedgerCommand::Export => export_all(home).await,
+        LedgerCommand::Migrate { from, to, reason, actor } => {
+            let asked = migrate::Asked { from: &from, to: &to, reason: &reason, actor: actor.as_deref() };
+            migrate::run(home, asked).await
+        }
+        LedgerCommand::Hosts { all } => hosts::run(home, all).await,
     }
 }
 
@@ -69,11 +77,9 @@ fn resolve(found: Found, receipt: Option<String>) -> anyhow::Result<Verb> {
 }
 
 async fn init(home: &Home) -> anyhow::Result<Exit> {
-    let url = home.ledger_url();
-    let failed = || format!("the ledger {url} cannot be created");
-    if let Some(parent) = url.strip_prefix("redb:").and_then(|path| Path::new(path).parent()) {
-        private_folder(parent).with_context(failed)?;
-    }
+    let (url, shown) = (home.ledger_url(), home.ledger_shown());
+    let failed = || format!("the ledger {shown} cannot be created");
+    folder_of(&url).with_context(failed)?;
     let identity = oncegate_ledger::init(&url).await.with_context(failed)?.identity();
     if home.json() {
         let made = json!({ "created": identity.url, "id": hex(&identity.id), "format": identity.format });
@@ -82,6 +88,12 @@ async fn init(home: &Home) -> anyhow::Result<Exit> {
         print::out(&format!("created {}\n", clean(&identity.url)))?;
     }
     Ok(Exit::Ok)
+}
+
+/// Makes the folder that the ledger's file, or this machine's part of it, is in.
+fn folder_of(url: &str) -> anyhow::Result<()> {
+    let path = url.strip_prefix("redb:").map(PathBuf::from).or_else(|| beside(url));
+    path.as_deref().and_then(Path::parent).map_or(Ok(()), private_folder)
 }
 
 /// Makes the folder and its parents, for this user alone; what exists stays as it is.

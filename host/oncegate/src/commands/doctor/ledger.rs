@@ -9,7 +9,7 @@ use oncegate_sandbox::host::FROZEN_MANY;
 
 use super::{Finding, privacy};
 use crate::commands::settling::{Contracts, Settling};
-use crate::home::{Home, now_ms};
+use crate::home::{Home, is_database, now_ms};
 use crate::print::hex;
 
 /// The program is younger than this: an earlier clock is wrong.
@@ -44,6 +44,7 @@ pub(super) async fn check(home: &Home) -> Vec<Finding> {
 fn opened(ledger: &dyn Ledger) -> Finding {
     let identity = ledger.identity();
     let role = match identity.role {
+        Role::Owner if is_database(&identity.url) => "other hosts may use it too: oncegate ledger hosts",
         Role::Owner => "no other process has it",
         Role::Client => "another process owns it and takes this one's appends",
         Role::Reader => "opened for reading only",

@@ -2,11 +2,13 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
+use oncegate_ledger::postgres::PostgresLedger;
 use oncegate_ledger::redb::RedbLedger;
 use oncegate_ledger::{Event, Ledger, LedgerError, StreamId};
 use serde_json::json;
 
+use super::folder_of;
 use crate::exit::{Exit, usage};
 use crate::home::{Home, now_ms};
 use crate::print::{self, Tone, clean, hex};
@@ -16,13 +18,14 @@ const MEANS: &str = "effects that this ledger does not know may happen again";
 pub(super) async fn run(home: &Home, reason: &str, actor: Option<&str>) -> anyhow::Result<Exit> {
     let reason = said("--reason", reason, "say why this ledger is the newest copy there is")?;
     let actor = said("--actor", actor.unwrap_or_default(), "say who decides this")?;
-    let url = home.ledger_url();
-    let behind = match oncegate_ledger::open(&url).await {
+    let (open, url) = (home.ledger_url(), home.ledger_shown());
+    let behind = match oncegate_ledger::open(&open).await {
         Err(LedgerError::Behind { why, .. }) => why,
         Ok(_) => return nothing(home, &url),
         Err(error) => return Err(error).with_context(|| format!("the ledger {url} cannot be accepted")),
     };
-    let accepted = accept(&url, actor, reason).await.with_context(|| format!("the ledger {url} cannot be accepted"))?;
+    let accepted =
+        accept(&open, actor, reason).await.with_context(|| format!("the ledger {url} cannot be accepted"))?;
     if home.json() {
         let value = json!({
             "accepted": url, "id": hex(&accepted.id), "last_record": accepted.seq, "behind": behind,
@@ -57,11 +60,19 @@ struct Accepted {
 }
 
 async fn accept(url: &str, actor: &str, reason: &str) -> anyhow::Result<Accepted> {
-    let Some(path) = url.strip_prefix("redb:").map(PathBuf::from) else { bail!("it is not a file") };
-    let (actor, reason) = (actor.to_owned(), reason.to_owned());
-    // It commits to disk: never on an async thread.
-    let trusting = tokio::task::spawn_blocking(move || RedbLedger::trust(&path, &actor, &reason, now_ms()));
-    let ledger = trusting.await.context("it was interrupted")??;
+    let ledger: Box<dyn Ledger> = match url.strip_prefix("redb:").map(PathBuf::from) {
+        Some(path) => {
+            let (actor, reason) = (actor.to_owned(), reason.to_owned());
+            // It commits to disk: never on an async thread.
+            let trusting = tokio::task::spawn_blocking(move || RedbLedger::trust(&path, &actor, &reason, now_ms()));
+            Box::new(trusting.await.context("it was interrupted")??)
+        }
+        None => {
+            // The first that this machine has of it may be what is decided here.
+            folder_of(url)?;
+            Box::new(PostgresLedger::trust(url, actor, reason, now_ms()).await?)
+        }
+    };
     let records = ledger.read(StreamId::ledger()).await?;
     let trusted = records.into_iter().rev().find_map(|record| match record.event {
         Event::LedgerTrusted { seq, .. } => Some(seq),
