@@ -5,8 +5,10 @@ mod faults;
 mod hosts;
 mod migrate;
 mod open;
+mod paper;
 mod proxy;
 mod races;
+mod scale;
 
 use std::sync::Arc;
 
