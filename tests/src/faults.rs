@@ -14,6 +14,7 @@ pub mod matrix;
 pub mod moments;
 pub mod oncegate;
 pub mod oracle;
+pub mod postgres;
 pub mod row;
 pub mod scenario;
 pub mod steps;

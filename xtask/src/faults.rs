@@ -12,7 +12,8 @@ use anyhow::{Context, Result};
 
 use crate::guests::{Guests, root, run};
 
-/// Run the fault matrix, or with --baselines a small one for others beside Oncegate
+/// Run the fault matrix, with --baselines a small one for others beside Oncegate, with --postgres the campaign of hosts
+/// that share a ledger
 #[derive(clap::Args)]
 pub(crate) struct Faults {
     /// quick (minutes) or full (at least 100,000 effects); the table of the full one is kept in tests/faults
@@ -21,6 +22,10 @@ pub(crate) struct Faults {
     /// Drive other systems beside Oncegate; installs them under target/baselines
     #[arg(long)]
     baselines: bool,
+    /// Hosts that share a ledger on PostgreSQL (Debian's), with faults of hosts, database and network; takes beside:
+    /// --only WORDS, --hosts N, --races N, --seed N, --lanes N
+    #[arg(long, conflicts_with = "baselines")]
+    postgres: bool,
     /// Where table.md and rows.json go instead
     #[arg(long)]
     out: Option<OsString>,
@@ -32,7 +37,12 @@ pub(crate) struct Faults {
 impl Faults {
     /// The quick profile, as a check.
     pub(crate) fn quick() -> Self {
-        Self { profile: "quick".to_owned(), baselines: false, out: None, rest: Vec::new() }
+        Self { profile: "quick".to_owned(), baselines: false, postgres: false, out: None, rest: Vec::new() }
+    }
+
+    /// The same of hosts that share a ledger on PostgreSQL.
+    pub(crate) fn quick_on_postgres() -> Self {
+        Self { postgres: true, ..Self::quick() }
     }
 
     /// Builds and runs; an error when a promise was broken, or when the control was not caught.
@@ -44,10 +54,13 @@ impl Faults {
             baselines::install(&root)?;
         }
         let programs = std::env::current_exe()?;
-        let mut faults = Command::new(programs.with_file_name("faults"));
+        let program = if self.postgres { "pgfaults" } else { "faults" };
+        let mut faults = Command::new(programs.with_file_name(program));
         faults.current_dir(&root).args(["--profile", &self.profile]);
-        faults.arg("--out").arg(self.folder(&root));
-        faults.arg("--state").arg(root.join("target/faults")).args(&self.rest);
+        faults.arg("--out").arg(self.folder(&root)).args(&self.rest);
+        if !self.postgres {
+            faults.arg("--state").arg(root.join("target/faults"));
+        }
         if self.baselines {
             faults.arg("--baselines");
         }
@@ -56,9 +69,13 @@ impl Faults {
 
     /// A table that others can compare theirs with is kept; a sample or a part is not.
     fn folder(&self, root: &Path) -> std::path::PathBuf {
-        let part = self.rest.iter().any(|argument| argument.to_string_lossy().starts_with("--only"));
+        let parts = ["--only", "--hosts", "--races"];
+        let is_part = |argument: &OsString| parts.iter().any(|part| argument.to_string_lossy().starts_with(part));
+        let part = self.rest.iter().any(is_part);
         match &self.out {
             Some(out) => root.join(out),
+            None if self.postgres && (part || self.profile != "full") => root.join("target/faults/postgres"),
+            None if self.postgres => root.join("tests/faults/postgres"),
             None if part => root.join("target/faults"),
             None if self.baselines => root.join("tests/faults/beside"),
             None if self.profile == "full" => root.join("tests/faults"),

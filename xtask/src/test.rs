@@ -30,6 +30,7 @@ impl Test {
         step("build", || cargo(&["build", "--quiet", "--workspace", "--bins"]))?;
         step("tests", || cargo(&["test", "--workspace", "--no-fail-fast"]))?;
         step("faults", || Faults::quick().run())?;
+        step("faults on PostgreSQL", || Faults::quick_on_postgres().run())?;
         step("fuzz", || Fuzz::minute().run())?;
         step("sessions", || Sessions::minute().run())?;
         step("deploy", || Deploy::all().run())?;

@@ -79,7 +79,7 @@ const CLEAN_CALLS_MAX: usize = 20;
 
 /// A contract is text inside the component: another text of the same length leaves it whole. A line that
 /// the scenario does not have is none of its business.
-fn edited(component: &[u8], edits: &[(&str, &str)], trouble: &Trouble) -> Result<Vec<u8>> {
+pub(super) fn edited(component: &[u8], edits: &[(&str, &str)], trouble: &Trouble) -> Result<Vec<u8>> {
     let mut bytes = component.to_vec();
     for (from, to) in edits {
         if from.len() != to.len() {

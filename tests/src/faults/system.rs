@@ -10,7 +10,7 @@ use super::scenario::{Ask, Scenario};
 use crate::client::Client;
 
 /// A row of a ledger, as far as the oracle looks at it.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Held {
     /// Names the target.
     pub label: String,

@@ -73,9 +73,13 @@ fn install() {
     apt(&["install", "--yes", "--no-install-recommends", "postgresql"]);
 }
 
+/// Where servers lie instead, for what is measured on a disk.
+pub(crate) const FOLDER: &str = "ONCEGATE_TEST_SERVERS";
+
 /// A folder in memory where there is one: what is shown here does not depend on the disk.
 fn folder() -> TempDir {
-    let memory = Path::new("/dev/shm");
+    let chosen = std::env::var_os(FOLDER).map(PathBuf::from);
+    let memory = chosen.as_deref().unwrap_or(Path::new("/dev/shm"));
     let mut named = tempfile::Builder::new();
     let named = named.prefix("oncegate-ledger-pg-");
     if memory.is_dir() { named.tempdir_in(memory).unwrap() } else { named.tempdir().unwrap() }
