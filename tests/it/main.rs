@@ -38,6 +38,7 @@ mod owners;
 mod permits;
 mod plans;
 mod policy_schema;
+mod postgres;
 mod privacy;
 mod provider;
 mod raw_answers;

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -97,6 +98,16 @@ pub trait Ledger: Send + Sync {
     /// The name that the back end fences this process by, where it does: what a dispatch gives as its host.
     fn incarnation(&self) -> Option<[u8; 16]> {
         None
+    }
+
+    /// How long ago, by the back end's own clock, the host with this name last gave a sign of life, where the back
+    /// end hears of hosts elsewhere; none of one that it does not know, or that has ended. Silence is a suspicion and
+    /// proves nothing.
+    ///
+    /// # Errors
+    /// When that cannot be asked.
+    async fn silence(&self, _host: [u8; 16]) -> Result<Option<Duration>, LedgerError> {
+        Ok(None)
     }
 
     /// What keeps it private, where something does.

@@ -313,6 +313,13 @@ impl Ledger for PostgresLedger {
         LedgerIdentity { id: self.id, format: self.format, url: self.shown.clone(), role }
     }
 
+    async fn silence(&self, host: [u8; 16]) -> Result<Option<Duration>, LedgerError> {
+        const SEEN: &str = "SELECT greatest(0, floor(extract(epoch FROM (now() - seen)) * 1000))::bigint \
+            FROM oncegate_writer WHERE host = $1 AND NOT fenced ORDER BY seen DESC LIMIT 1";
+        let rows = self.reads.ask(SEEN, &[&host.as_slice()]).await?;
+        rows.first().map(|row| Ok(Duration::from_millis(reads::number(reads::field(row, 0)?)?))).transpose()
+    }
+
     fn incarnation(&self) -> Option<[u8; 16]> {
         (!self.writers.is_empty()).then_some(self.host)
     }

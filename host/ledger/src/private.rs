@@ -369,6 +369,10 @@ impl Ledger for PrivateLedger {
         self.inner.incarnation()
     }
 
+    async fn silence(&self, host: [u8; 16]) -> Result<Option<std::time::Duration>, LedgerError> {
+        self.inner.silence(host).await
+    }
+
     fn private(&self) -> Option<&PrivateLedger> {
         Some(self)
     }

@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 use lru::LruCache;
 use oncegate_contract::{Answer, Contract};
 use oncegate_ledger::hosts::{self, Hosts, Stopped};
+use oncegate_ledger::postgres::SUSPICIOUS_AFTER;
 use oncegate_ledger::state::{Attempt, Effect, Sender};
-use oncegate_ledger::{Dispatch, Effects, Event, StreamId, StreamKind};
+use oncegate_ledger::{Dispatch, Effects, Event, StateTag, StreamId, StreamKind};
 use sha2::{Digest, Sha256};
 use tokio_util::task::TaskTracker;
 
@@ -49,6 +50,9 @@ const CONTRACTS_KEPT_MAX: NonZeroUsize = NonZeroUsize::new(64).unwrap();
 const CONTRACTS_STORED_MAX: NonZeroUsize = NonZeroUsize::new(1_024).unwrap();
 /// Plans kept in memory; each may have 32 MiB.
 const PLANS_KEPT_MAX: NonZeroUsize = NonZeroUsize::new(8).unwrap();
+
+/// How often a host elsewhere is listened for, however many wait for it.
+pub(crate) const LISTEN_EVERY: Duration = Duration::from_secs(1);
 
 /// Milliseconds since the Unix epoch.
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
@@ -96,6 +100,8 @@ struct Known {
     stops_seen: Mutex<LruCache<[u8; 16], Instant>>,
     /// Hosts that an operator fenced, as far as this process has looked.
     fenced: Mutex<LruCache<[u8; 16], ()>>,
+    /// When this process last asked for signs of life of hosts elsewhere, and whether there were any.
+    heard_of: Mutex<LruCache<[u8; 16], (Instant, bool)>>,
     undone_seen: Mutex<LruCache<[u8; 32], Instant>>,
     accounts: Mutex<LruCache<[u8; 32], String>>,
     provider_clock: AtomicU64,
@@ -120,6 +126,7 @@ impl Host {
             running: Mutex::default(),
             stops_seen: remembering(SEEN_MAX),
             fenced: remembering(SEEN_MAX),
+            heard_of: remembering(SEEN_MAX),
             undone_seen: remembering(SEEN_MAX),
             accounts: remembering(ACCOUNTS_MAX),
             provider_clock: AtomicU64::new(0),
@@ -204,6 +211,7 @@ impl Host {
             _ if self.is_fenced(attempt.host) => self.saw_stop(attempt.id),
             Stopped::No if self.overdue(attempt.at) => Sender::NotKnown,
             Stopped::No => Sender::Running,
+            Stopped::NotKnown if self.is_heard_of(attempt.host) && !self.overdue(attempt.at) => Sender::Running,
             Stopped::NotKnown => Sender::NotKnown,
         }
     }
@@ -216,6 +224,9 @@ impl Host {
             if host == book.me.id() || book.hosts.stopped(host) == Stopped::Yes || self.is_fenced(host) {
                 continue;
             }
+            if effect.state == StateTag::Dispatched && book.hosts.stopped(host) == Stopped::NotKnown {
+                self.listen_for(book, host).await;
+            }
             match book.effects.ledger.read(StreamId::host(host)).await {
                 Ok(records) if records.iter().any(|record| matches!(record.event, Event::HostFenced { .. })) => {
                     lock(&self.known.fenced).put(host, ());
@@ -224,6 +235,26 @@ impl Host {
                 Err(error) => tracing::warn!(%error, "whether a host was fenced cannot be read"),
             }
         }
+    }
+
+    /// Looks whether a host elsewhere gives signs of life. That it does not is a suspicion, by which what it
+    /// dispatched becomes unknown: it proves no stop.
+    async fn listen_for(&self, book: &Book, host: [u8; 16]) {
+        if lock(&self.known.heard_of).get(&host).is_some_and(|(asked, _)| asked.elapsed() < LISTEN_EVERY) {
+            return;
+        }
+        match book.effects.ledger.silence(host).await {
+            Ok(silence) => {
+                let lives = silence.is_some_and(|silence| silence < SUSPICIOUS_AFTER);
+                lock(&self.known.heard_of).put(host, (Instant::now(), lives));
+            }
+            Err(error) => tracing::warn!(%error, "when a host was last seen cannot be read"),
+        }
+    }
+
+    /// Whether a host elsewhere gave a sign of life lately, as far as this process has looked.
+    fn is_heard_of(&self, host: [u8; 16]) -> bool {
+        lock(&self.known.heard_of).get(&host).is_some_and(|(asked, lives)| *lives && asked.elapsed() < SUSPICIOUS_AFTER)
     }
 
     fn is_fenced(&self, host: [u8; 16]) -> bool {

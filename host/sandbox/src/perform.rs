@@ -33,7 +33,7 @@ use tracing::{Instrument, Span};
 
 use crate::attempt::{self, Draft, Ran};
 use crate::call::{Asked, Call, Fetch, Reply, denied};
-use crate::host::Book;
+use crate::host::{Book, LISTEN_EVERY};
 use crate::outcome::Detail;
 use crate::settle::{self, Patience};
 use crate::stop::Stop;
@@ -50,6 +50,8 @@ use pins::Pin;
 const ROUNDS_MAX: usize = 12;
 /// How often an effect that another process performs is looked at.
 const ATTACH_POLL: Duration = Duration::from_millis(20);
+/// The longest pause of one who waits for a process on another machine.
+const ATTACH_POLL_MAX: Duration = Duration::from_millis(150);
 /// Races that one request may lose, some 15 seconds: each was won by somebody.
 const RACES_MAX: u32 = 150;
 /// First pause after a lost race.
@@ -267,8 +269,16 @@ impl Wanted<'_> {
     /// Waits for what another call or process is doing, for a bounded time.
     async fn attach(&self, row: &Effect, until: Instant) -> Result<Step, Stop> {
         let _attached = self.call.host.meter.attached();
+        let elsewhere = self.book.effects.ledger.incarnation().is_some();
+        let (mut pause, mut listened) = (ATTACH_POLL, Instant::now());
         while Instant::now() < until {
-            tokio::time::sleep(ATTACH_POLL).await;
+            tokio::time::sleep(pause).await;
+            // A database has many hosts whose callers wait: each asks ever more seldom.
+            pause = if elsewhere { (pause + ATTACH_POLL / 2).min(ATTACH_POLL_MAX) } else { pause };
+            if elsewhere && listened.elapsed() >= LISTEN_EVERY {
+                self.call.host.learn_fences(self.book, row).await;
+                listened = Instant::now();
+            }
             let now = self.row().await?;
             let moved = now.as_ref().is_none_or(|now| now.version != row.version);
             let stopped = self.call.host.sender(self.book, row) != state::Sender::Running;
