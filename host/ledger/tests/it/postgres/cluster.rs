@@ -1,5 +1,6 @@
 //! A PostgreSQL of Debian's, in a folder of its own, as a user that is not root, on loopback.
 
+#[path = "cluster/archived.rs"]
 mod archived;
 
 use std::fs::{self, File};
