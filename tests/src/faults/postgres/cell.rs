@@ -138,12 +138,7 @@ impl<'a> Agents<'a> {
         Ok(())
     }
 
-    fn ask(
-        &self,
-        chance: &mut Chance,
-        host: usize,
-        target: &str,
-    ) -> Result<Option<std::sync::mpsc::Receiver<Value>>> {
+    fn ask(&self, chance: &mut Chance, host: usize, target: &str) -> Result<Option<std::sync::mpsc::Receiver<Value>>> {
         let arguments = self.field.fleet.arguments(target, &chance.words());
         let Some(serving) = self.field.fleet.serving(host)? else { return Ok(None) };
         // One that dies this moment takes no question.

@@ -82,8 +82,7 @@ impl Fleet {
         let harness = Harness::with(Guest { component: file, contract: example.contract }, options)?;
         let provider = plan.provider.as_deref().map_or_else(|| harness.provider(), Client::new);
         let password = super::node::password_file(harness.folder())?;
-        let mut fleet =
-            Self { harness, scenario, provider, component, password, hosts: Vec::new(), name: plan.name };
+        let mut fleet = Self { harness, scenario, provider, component, password, hosts: Vec::new(), name: plan.name };
         for place in plan.places {
             fleet.join(place, plan.apart)?;
         }

@@ -27,8 +27,7 @@ that effect's own receipt. `stuck`: neither settled nor in a person's hands afte
 done at the end, though nothing had happened or the answer was known. `decisions`: effects that a person has to decide \
 about. The last rows are controls, broken on purpose: a table in which they are right proves nothing.\n";
 
-const COLUMNS: &str =
-    "effects | hosts hit | other faults | duplicates | lost | wrong | stuck | refused | decisions";
+const COLUMNS: &str = "effects | hosts hit | other faults | duplicates | lost | wrong | stuck | refused | decisions";
 
 /// Writes `table.md` and `rows.json` to that folder.
 ///
