@@ -3,7 +3,7 @@
 mod keys;
 
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -63,7 +63,7 @@ struct Moved {
     before: bool,
 }
 
-async fn moved(from: &str, source: &PathBuf, url: &str, by: &Move) -> anyhow::Result<Moved> {
+async fn moved(from: &str, source: &Path, url: &str, by: &Move) -> anyhow::Result<Moved> {
     let Some(target) = beside(url) else { bail!("the URL names no data= folder") };
     folder_of(url)?;
     let source_ledger = source_of(from).await?;
