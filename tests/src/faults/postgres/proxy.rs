@@ -120,8 +120,8 @@ impl Shared {
             let (at, silent) = (own.then_some(at), Arc::clone(&silent));
             Ok(Way { from, to, at, left: None, spoil: Spoil::Nothing, silent, seed })
         };
-        let asked = way(&client, &server, number % 2 == 0, number)?;
-        let answered = way(&server, &client, number % 2 == 1, number ^ 0xff)?;
+        let asked = way(&client, &server, number.is_multiple_of(2), number)?;
+        let answered = way(&server, &client, !number.is_multiple_of(2), number ^ 0xff)?;
         let counted = Arc::clone(&self);
         let back = thread::spawn(move || answered.pass(&counted));
         asked.pass(&self);

@@ -108,6 +108,7 @@ const OPEN: &[&str] = &["SELECT format", "SELECT tick", "WITH taken", "DELETE FR
 
 #[derive(Debug)]
 struct Costs {
+    /// Records in the ledger; the costs are pages of one operation, but for the last three.
     records: u64,
     lookup: f64,
     list: f64,
@@ -115,7 +116,9 @@ struct Costs {
     places: f64,
     scan: f64,
     recovery: f64,
+    /// Bytes of log of a lone append.
     log_bytes: f64,
+    /// Bytes on the disk, an effect.
     bytes: f64,
     /// Levels of the trees of records, heads and places.
     levels: String,
@@ -179,9 +182,18 @@ async fn grown(sizes: &[u64]) -> Vec<Costs> {
         fill(&ledger, filled, effects).await;
         filled = effects;
         all.push(costs(&cluster, &place, &ledger, effects).await);
-        println!("{:.2?}", all.last().unwrap());
+        show(all.last().unwrap());
     }
     all
+}
+
+/// A line of the table of `host/SCALE.md`.
+fn show(costs: &Costs) {
+    let Costs { records, lookup, list, append, places, scan, recovery, log_bytes, bytes, levels } = costs;
+    println!(
+        "| {records} | {levels} | {lookup:.1} | {list:.1} | {append:.1} | {places:.1} | {scan:.1} | {recovery:.0} | \
+        {bytes:.0} | {log_bytes:.0} |"
+    );
 }
 
 /// Each operation goes down a few trees; a tree becomes one level deeper when it grows a hundredfold, and its
@@ -221,9 +233,8 @@ async fn a_large_one() {
 async fn speed(cluster: &Cluster, count: usize) {
     let hosts = hosts(cluster, "", count).await;
     let next = Arc::new(AtomicU64::new(1 << 40));
-    let wal = "SELECT wal_sync, wal_bytes FROM pg_stat_wal";
     cluster.sql("postgres", "CHECKPOINT");
-    cluster.sql("postgres", "SELECT pg_stat_reset_shared('wal')");
+    let begun = cluster.sql("postgres", "SELECT pg_current_wal_lsn()");
     let (started, mut callers) = (Instant::now(), JoinSet::new());
     for n in 0..CALLERS {
         let (host, next) = (Arc::clone(&hosts[n as usize % count].1), Arc::clone(&next));
@@ -237,15 +248,9 @@ async fn speed(cluster: &Cluster, count: usize) {
     }
     callers.join_all().await;
     let (effects, took) = ((CALLERS * EFFECTS_EACH) as f64, started.elapsed().as_secs_f64());
-    let line = cluster.sql("postgres", wal);
-    let (syncs, bytes) = line.split_once('|').unwrap();
-    let each = |sum: &str| sum.parse::<f64>().unwrap() / effects;
-    println!(
-        "{count} hosts: {:.0} effects/s, {:.3} syncs and {:.0} bytes of log an effect",
-        effects / took,
-        each(syncs),
-        each(bytes)
-    );
+    let bytes = cluster.sql("postgres", &format!("SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '{begun}')"));
+    let each = bytes.parse::<f64>().unwrap() / effects;
+    println!("{count} hosts: {:.0} effects/s, {each:.0} bytes of log an effect", effects / took);
 }
 
 #[tokio::test(flavor = "multi_thread")]
