@@ -23,6 +23,7 @@ const RECORDS: u64 = 3;
 const FILLED_AT_ONCE: u64 = 250;
 /// Operations that a count is the mean of.
 const TIMES: u64 = 60;
+const LISTED: usize = 10;
 /// An answer as providers give it.
 const ANSWER_BYTES: usize = 600;
 /// Callers of all hosts together, and effects of each.
@@ -142,7 +143,7 @@ async fn costs(cluster: &Cluster, place: &Place, ledger: &Arc<PostgresLedger>, e
     let lookup = meter.taken(LOOKUP, TIMES).pages;
     meter.begin();
     for _ in 0..TIMES {
-        ledger.list(StateTag::Done, Some(any()), 10).await.unwrap();
+        ledger.list(StateTag::Done, Some(any()), LISTED).await.unwrap();
     }
     let list = meter.taken(LIST, TIMES).pages;
     meter.begin();
@@ -158,7 +159,12 @@ async fn costs(cluster: &Cluster, place: &Place, ledger: &Arc<PostgresLedger>, e
     }
     let appended = meter.taken(APPEND, TIMES * RECORDS);
     ledger.scan(u64::MAX >> 2, 1).await.unwrap();
-    let places = meter.taken(PLACES, TIMES * RECORDS).pages;
+    meter.begin();
+    // All at once: how often hosts give numbers of their own accord depends on the time that passes.
+    let many = (0..FILLED_AT_ONCE).flat_map(|number| effect(u64::MAX / 2 - effects * FILLED_AT_ONCE - number));
+    ledger.append(many.collect()).await.unwrap();
+    ledger.scan(u64::MAX >> 2, 1).await.unwrap();
+    let places = meter.taken(PLACES, FILLED_AT_ONCE * RECORDS).pages;
     meter.begin();
     // As a process that starts after another was killed does: its own folder, its own markers.
     drop(PostgresLedger::open(&place.url).await.unwrap());
@@ -202,7 +208,8 @@ fn grows_no_more_than_trees(all: &[Costs]) {
     let (first, last) = (&all[0], all.last().unwrap());
     for (name, small, large, trees) in [
         ("lookup", first.lookup, last.lookup, 6.0),
-        ("list", first.list, last.list, 4.0),
+        // In a larger ledger each of the ten lines lies on a page of its own.
+        ("list", first.list, last.list, 4.0 + LISTED as f64),
         ("append", first.append, last.append, 8.0),
         ("places", first.places, last.places, 8.0),
         ("scan", first.scan, last.scan, 3.0),
