@@ -77,12 +77,28 @@ fn install() {
 /// Where servers lie instead, for what is measured on a disk.
 pub(crate) const FOLDER: &str = "ONCEGATE_TEST_SERVERS";
 
+const PREFIX: &str = "oncegate-ledger-pg-";
+
+/// Removes what runs before left behind: the server that all tests share is dropped by nobody.
+fn sweep(memory: &Path) {
+    for entry in fs::read_dir(memory).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let owner = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split('-').next()?.parse::<u32>().ok());
+        if owner.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+            // Another run may sweep too.
+            fs::remove_dir_all(entry.path()).ok();
+        }
+    }
+}
+
 /// A folder in memory where there is one: what is shown here does not depend on the disk.
 fn folder() -> TempDir {
     let chosen = std::env::var_os(FOLDER).map(PathBuf::from);
     let memory = chosen.as_deref().unwrap_or(Path::new("/dev/shm"));
+    sweep(memory);
+    let prefix = format!("{PREFIX}{}-", std::process::id());
     let mut named = tempfile::Builder::new();
-    let named = named.prefix("oncegate-ledger-pg-");
+    let named = named.prefix(&prefix);
     if memory.is_dir() { named.tempdir_in(memory).unwrap() } else { named.tempdir().unwrap() }
 }
 
