@@ -94,14 +94,15 @@ async fn answered(call: &Arc<Call>, ask: Ask) -> Told {
     match ask {
         Ask::Fetch { operation, fields } => {
             let span = spans::lookup(&call.span, call.declared(&operation));
-            let told = fetch(call, &operation, fields).instrument(span.clone()).await;
+            // Boxed before it is wrapped: each wrapping would move it over the guest's stack, of which every page stays.
+            let told = Box::pin(fetch(call, &operation, fields)).instrument(span.clone()).await;
             span.record("oncegate.lookup.outcome", told.as_ref().map_or_else(lookup_word, |_| "answered"));
             Told::Fetch(told)
         }
         // Boxed: it is many times as large as a lookup, of which a thousand may wait at once.
         Ask::Perform { operation, fields } => {
             let span = spans::effect(&call.span, call.declared(&operation));
-            let told = Box::pin(perform(call, &operation, fields).instrument(span.clone())).await;
+            let told = Box::pin(perform(call, &operation, fields)).instrument(span.clone()).await;
             record(&span, &told);
             told
         }

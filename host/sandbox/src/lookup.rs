@@ -40,7 +40,8 @@ pub(crate) async fn send(
     let method = Some(operation.method.as_str()).filter(|_| operation.query.is_none());
     let span = spans::send(&operation.name, method, &grant.url);
     let began = Instant::now();
-    let found = send_uncounted(host, operation, grant, resolved, tenant, bytes_max).instrument(span.clone()).await;
+    let sent = Box::pin(send_uncounted(host, operation, grant, resolved, tenant, bytes_max));
+    let found = sent.instrument(span.clone()).await;
     let (end, status) = match &found {
         Ok(found) => (ProviderEnd::of_status(found.answer.status), Some(found.answer.status)),
         Err(Stop::Limit(_)) => (ProviderEnd::TooLarge, None),
@@ -123,7 +124,8 @@ async fn once(
         Some(secret) => vec![secret.header().map_err(|error| unavailable(error.to_string()))?],
         None => Vec::new(),
     };
-    let sent = http::exchange(request, &headers, route, patience, &mut Reader)
+    // Boxed, as most of what a waiting lookup holds: what is around it stays small.
+    let sent = Box::pin(http::exchange(request, &headers, route, patience, &mut Reader))
         .await
         .map_err(|error| logged(&operation.name, &error))?;
     if sent.end == http::End::TooLarge {
@@ -133,8 +135,9 @@ async fn once(
         tracing::warn!(operation = %operation.name, end = ?sent.end, error = ?sent.error, "a lookup was not answered");
         return Err(unavailable("the provider did not answer in time".to_owned()));
     }
-    let mut answer =
-        http::parse(&request.method, &sent.raw, true).await.map_err(|error| logged(&operation.name, &error))?;
+    let mut answer = Box::pin(http::parse(&request.method, &sent.raw, true))
+        .await
+        .map_err(|error| logged(&operation.name, &error))?;
     if oncegate_contract::is_coded(&answer) {
         return Err(unavailable("the provider answered in a coding that was not asked for".to_owned()));
     }

@@ -5,6 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
@@ -23,6 +25,9 @@ use crate::shim;
 const LIMITS: &str = "idle = \"600ms\"\nrequest-deadline = \"4s\"\nconnect-within = \"1s\"\nsend-within = \"1s\"";
 /// A busy machine may take longer than `send-within` before the first byte.
 const CLEAN_CALLS_MAX: usize = 20;
+/// How often a whole database is asked that did not answer, and the pause between.
+const ASKED_MAX: usize = 8;
+const ASKED_EVERY: Duration = Duration::from_secs(2);
 
 /// How one host differs from the others.
 #[derive(Clone, Debug, Default)]
@@ -209,7 +214,7 @@ impl Fleet {
     /// # Errors
     /// One does not start.
     pub fn start_all(&self) -> Result<()> {
-        std::thread::scope(|scope| {
+        thread::scope(|scope| {
             let starting: Vec<_> = (0..self.len()).map(|host| scope.spawn(move || self.start(host))).collect();
             starting.into_iter().try_for_each(|one| one.join().unwrap_or_else(|_| bail!("a start panicked")))
         })
@@ -226,9 +231,11 @@ impl Fleet {
     /// # Errors
     /// It cannot be done.
     pub fn reconcile_at(&self, host: usize) -> Result<()> {
-        let run = Run::of(self.command(host)?.args(["ledger", "reconcile"]))?;
-        ensure!(matches!(run.code, Some(0 | 4)), "reconciling on host {host} failed: {run:?}");
-        Ok(())
+        patiently(|| {
+            let run = Run::of(self.command(host)?.args(["ledger", "reconcile"]))?;
+            ensure!(matches!(run.code, Some(0 | 4)), "reconciling on host {host} failed: {run:?}");
+            Ok(())
+        })
     }
 
     /// Its rows, as this host shows them.
@@ -236,10 +243,21 @@ impl Fleet {
     /// # Errors
     /// They cannot be read.
     pub fn rows_at(&self, host: usize) -> Result<Vec<Held>> {
-        let rows = self.told(host, &["ledger", "list", "--json", "--limit", "0"])?;
+        let rows = patiently(|| self.told(host, &["ledger", "list", "--json", "--limit", "0"]))?;
         let rows: Result<_, _> = rows.lines().map(serde_json::from_str).collect();
         rows.context("a line of `oncegate ledger list`")
     }
+}
+
+/// Asks again, as a person would: on a busy machine a server takes longer to answer than a command waits for it.
+fn patiently<T>(ask: impl Fn() -> Result<T>) -> Result<T> {
+    for _ in 1..ASKED_MAX {
+        if let Ok(told) = ask() {
+            return Ok(told);
+        }
+        thread::sleep(ASKED_EVERY);
+    }
+    ask()
 }
 
 impl System for Fleet {
