@@ -10,8 +10,9 @@ use oncegate_tests::mcp::sessions::{self, Plan};
 use oncegate_tests::provider::domains::Settings;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// In the second half of the time the server's memory may differ by so much.
-const MEMORY_PERCENT_MAX: u64 = 10;
+/// How much more memory the second half may take. What is remembered is bounded (pages of the ledger, 64 MiB; 4,096
+/// repeats) and still fills after a minute; it is full after some three, which `--seconds` shows.
+const MEMORY_PERCENT_MAX: u64 = 25;
 /// HTTP clients wait for a minute and longer.
 const ANSWER_WITHIN: &str = "20s";
 

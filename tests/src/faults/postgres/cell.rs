@@ -29,6 +29,9 @@ const RECENT: u64 = 12;
 /// Hosts that are asked for the same thing at the end.
 const ASKED_EVERYWHERE: usize = 4;
 const AGENTS: usize = 6;
+/// Looks at the rows of all hosts until they are the same, and the pause between.
+const LOOKS_MAX: usize = 10;
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// One cell, not yet run.
 #[derive(Clone, Copy, Debug)]
@@ -75,7 +78,7 @@ impl Trial {
             book.hear_one(told, std::slice::from_ref(target));
         }
         last_calls(&field, &mut chance, &mut book, &asked)?;
-        same_everywhere(&field, &mut chance, &mut book, &asked, self.fault == Fault::Apart)?;
+        same_everywhere(&field, &mut chance, &mut book, &asked, matches!(self.fault, Fault::Apart | Fault::Forgetful))?;
         book.cut_off = done.hosts;
         let mut tally = book.judge(&field.fleet)?;
         tally.met = done.others;
@@ -201,18 +204,24 @@ fn hear(field: &Field, chance: &mut Chance, book: &mut Book, calls: &[(&String, 
     Ok(())
 }
 
-/// Every host shows the same rows, and tells the same.
-fn same_everywhere(field: &Field, chance: &mut Chance, book: &mut Book, asked: &[String], apart: bool) -> Result<()> {
+/// Every host shows the same rows, and tells the same; not of a control.
+fn same_everywhere(field: &Field, chance: &mut Chance, book: &mut Book, asked: &[String], broken: bool) -> Result<()> {
     let fleet = &field.fleet;
-    if apart {
+    if broken {
         return Ok(());
     }
     let shown = |host| -> Result<BTreeMap<String, Held>> {
         Ok(fleet.rows_at(host)?.into_iter().map(|row| (row.label.clone(), row)).collect())
     };
-    let first = shown(0)?;
-    for host in 1..fleet.len() {
-        ensure!(shown(host)? == first, "host {host} shows other rows than host 0");
+    // A host may still be settling a row while it is looked at.
+    let mut looks = 0;
+    loop {
+        let first = shown(0)?;
+        let others = (1..fleet.len()).map(shown).collect::<Result<Vec<_>>>()?;
+        let Some(other) = others.iter().position(|rows| *rows != first) else { break };
+        looks += 1;
+        ensure!(looks < LOOKS_MAX, "host {} shows other rows than host 0", other + 1);
+        thread::sleep(LOOK_AGAIN);
     }
     let some: BTreeSet<&String> = (0..ASKED_EVERYWHERE).filter_map(|_| chance.one(asked)).collect();
     for target in some {
