@@ -61,6 +61,9 @@ fn who_waits_on_another_host_hears_the_first_ones_receipt() {
     let one = Running::start(&mut fleet.refund(0, "R-1001", "on one")).unwrap();
     made(&fleet, 2);
     let mut others = vec![fleet.call(1, "R-1001", "on the other")];
+    // Its sender gives signs of life: who asks meanwhile calls nothing unknown.
+    let unknown = fleet.fine(1, &["ledger", "list", "--state", "unknown", "--json"]);
+    assert_eq!(unknown.stdout.lines().count(), 0, "{unknown:?}");
     let until = Instant::now() + WITHIN;
     // However slow the machine: nobody who asks before the end makes another.
     while others.last().is_some_and(|heard| heard.status() == "pending") && Instant::now() < until {

@@ -1,6 +1,7 @@
 //! A ledger whose commits are measured: whichever it is, and nothing else about it is other.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use oncegate_ledger::private::PrivateLedger;
@@ -125,6 +126,10 @@ impl Ledger for Measured {
 
     fn incarnation(&self) -> Option<[u8; 16]> {
         self.inner.incarnation()
+    }
+
+    async fn silence(&self, host: [u8; 16]) -> Result<Option<Duration>, LedgerError> {
+        self.inner.silence(host).await
     }
 
     fn private(&self) -> Option<&PrivateLedger> {
