@@ -167,13 +167,37 @@ pub async fn open(url: &str) -> Result<Arc<dyn Ledger>, LedgerError> {
     }
 }
 
-/// Where a sealed ledger says that it went.
 async fn moved_to(url: &str) -> Option<String> {
-    let records = open_for_reading(url).await.ok()?.read(StreamId::ledger()).await.ok()?;
-    records.into_iter().rev().find_map(|record| match record.event {
+    sealed_to(&*open_for_reading(url).await.ok()?).await.ok()?
+}
+
+/// Where a sealed ledger says that it went.
+///
+/// # Errors
+/// When it cannot be read.
+pub async fn sealed_to(ledger: &dyn Ledger) -> Result<Option<String>, LedgerError> {
+    let records = ledger.read(StreamId::ledger()).await?;
+    Ok(records.into_iter().rev().find_map(|record| match record.event {
         Event::LedgerSealed { to, .. } => Some(to),
         _ => None,
-    })
+    }))
+}
+
+/// The number of the last record: numbers only rise, so it is found by halving.
+///
+/// # Errors
+/// When the ledger cannot be read.
+pub async fn last_number(ledger: &dyn Ledger) -> Result<u64, LedgerError> {
+    let (mut some, mut none) = (0_u64, 1_u64);
+    while !ledger.scan(none, 1).await?.is_empty() {
+        some = none;
+        none = none.saturating_mul(2);
+    }
+    while none - some > 1 {
+        let middle = some + (none - some) / 2;
+        if ledger.scan(middle, 1).await?.is_empty() { none = middle } else { some = middle }
+    }
+    Ok(some)
 }
 
 /// Creates a ledger, the only way one comes into being, and opens it.

@@ -47,7 +47,9 @@ pub use event::{
     Dispatch, Enciphered, Ended, Event, KeyName, ObjectKind, Outcome, PermitUse, Private, Proposal, SettleVerdict,
     Stored, TaskBegun, TaskEnding, TaskOwner, TaskRef, Ties, Tombstone,
 };
-pub use ledger::{INLINE_BYTES_MAX, Ledger, LedgerIdentity, PAGE_MAX, Role, init, open, open_for_reading};
+pub use ledger::{
+    INLINE_BYTES_MAX, Ledger, LedgerIdentity, PAGE_MAX, Role, init, last_number, open, open_for_reading, sealed_to,
+};
 pub use state::{Answer, Attempt, Effect, Illegal, ResendTerms, Sender, StateTag, answer, may_resend};
 pub use stream::{Append, Expect, Record, StreamId, StreamKind, Tip};
 pub use tasks::{Task, Tasks, TasksError};

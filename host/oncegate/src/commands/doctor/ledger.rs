@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use oncegate_ledger::state::StateTag;
-use oncegate_ledger::{Effects, Ledger, LedgerError, Role, StreamId};
+use oncegate_ledger::{Effects, Ledger, LedgerError, Role, StreamId, last_number};
 use oncegate_sandbox::host::FROZEN_MANY;
 
 use super::{Finding, privacy};
@@ -144,18 +144,9 @@ fn for_a_person(stuck: &[(String, &'static str)]) -> Option<Finding> {
     Some(Finding::warn("open effects", found, "a person settles it; the verb for that is not in this version"))
 }
 
-/// Sequence numbers only rise, so the last one is found by halving.
 async fn newest_stamp(ledger: &dyn Ledger) -> Result<u64, LedgerError> {
-    let (mut some, mut none) = (1_u64, 2_u64);
-    while !ledger.scan(none, 1).await?.is_empty() {
-        some = none;
-        none = none.saturating_mul(2);
-    }
-    while none - some > 1 {
-        let middle = some + (none - some) / 2;
-        if ledger.scan(middle, 1).await?.is_empty() { none = middle } else { some = middle }
-    }
-    let newest = ledger.scan(some.saturating_sub(NEWEST), usize::try_from(NEWEST).unwrap_or(usize::MAX) + 1).await?;
+    let last = last_number(ledger).await?;
+    let newest = ledger.scan(last.saturating_sub(NEWEST), usize::try_from(NEWEST).unwrap_or(usize::MAX) + 1).await?;
     Ok(newest.iter().filter_map(|record| record.event.at()).max().unwrap_or(0))
 }
 

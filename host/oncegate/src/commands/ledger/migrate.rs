@@ -11,7 +11,7 @@ use anyhow::{Context, bail};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use oncegate_ledger::postgres::{Move, beside, migrate, with_folder};
 use oncegate_ledger::verify::{Checkpoint, checkpoint};
-use oncegate_ledger::{Event, Ledger, LedgerError, StreamId};
+use oncegate_ledger::{Ledger, LedgerError, last_number, sealed_to};
 use serde_json::json;
 
 use super::by::said;
@@ -67,7 +67,7 @@ async fn moved(from: &str, source: &Path, url: &str, by: &Move) -> anyhow::Resul
     let Some(target) = beside(url) else { bail!("the URL names no data= folder") };
     folder_of(url)?;
     let source_ledger = source_of(from).await?;
-    let bar = bar(last_of(&*source_ledger).await?);
+    let bar = bar(last_number(&*source_ledger).await?);
     let mut progress = |records: u64| bar.set_position(records);
     let done = migrate(&*source_ledger, url, by, &mut progress).await;
     bar.finish_and_clear();
@@ -76,7 +76,7 @@ async fn moved(from: &str, source: &Path, url: &str, by: &Move) -> anyhow::Resul
             drop(ledger);
             (checkpoint, false)
         }
-        Err(LedgerError::Exists { .. }) if went_to(&*source_ledger).await? == Some(shown(url)) => {
+        Err(LedgerError::Exists { .. }) if sealed_to(&*source_ledger).await? == Some(shown(url)) => {
             let there = oncegate_ledger::open(url).await?;
             (checkpoint_of_source(&*source_ledger, &*there).await?, true)
         }
@@ -102,29 +102,6 @@ async fn source_of(url: &str) -> Result<Arc<dyn Ledger>, LedgerError> {
         Err(LedgerError::Sealed { .. }) => oncegate_ledger::open_for_reading(url).await,
         opened => opened,
     }
-}
-
-/// Where a sealed ledger went.
-async fn went_to(ledger: &dyn Ledger) -> anyhow::Result<Option<String>> {
-    let records = ledger.read(StreamId::ledger()).await?;
-    Ok(records.into_iter().rev().find_map(|record| match record.event {
-        Event::LedgerSealed { to, .. } => Some(to),
-        _ => None,
-    }))
-}
-
-/// The number of the last record: numbers only rise, so it is found by halving.
-async fn last_of(ledger: &dyn Ledger) -> Result<u64, LedgerError> {
-    let (mut some, mut none) = (0_u64, 1_u64);
-    while !ledger.scan(none, 1).await?.is_empty() {
-        some = none;
-        none = none.saturating_mul(2);
-    }
-    while none - some > 1 {
-        let middle = some + (none - some) / 2;
-        if ledger.scan(middle, 1).await?.is_empty() { none = middle } else { some = middle }
-    }
-    Ok(some)
 }
 
 /// Drawn on a terminal only.
